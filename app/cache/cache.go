@@ -1,0 +1,147 @@
+// Package cache is the heart of the lab: cache-aside strategies over a key-value store.
+//
+// broken.go is the herd, fixed.go is its cure. Both are made of the steps in request.go, and know neither
+// the Redis client nor OpenTelemetry: a store, a backend and a probe are handed to them.
+package cache
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrWaitTimeout is what a waiter gets that saw no fill within its limit. It never falls back to calling the
+// backend: that would be the herd again, only later.
+var ErrWaitTimeout = errors.New("gave up waiting for the fill")
+
+// A Strategy answers requests for cached values.
+type Strategy interface {
+	// Get returns the value of key, from the store or from the backend. The Result tells what it took, also
+	// when the error is not nil. Get returns soon after ctx ends, and leaves no lock behind.
+	Get(ctx context.Context, key string) (Result, error)
+}
+
+// A Store is the shared cache. An error from any method means that the outcome is unknown: the command may
+// have been executed. A store must not retry by itself, or the counts would not be what was asked.
+type Store interface {
+	// Get returns the value of key, and whether there is one. An error is never a miss.
+	Get(ctx context.Context, key string) (value string, found bool, err error)
+
+	// Set stores value for ttl (at least 1 ms). It reports whether the key was absent: such a Set ends an
+	// expiry cycle.
+	Set(ctx context.Context, key, value string, ttl time.Duration) (endedCycle bool, err error)
+
+	// Lock stores token at key for ttl unless a token is there already, in one atomic command. It returns
+	// the token that is there afterwards; the caller holds the lock if that is its own.
+	Lock(ctx context.Context, key, token string, ttl time.Duration) (holder string, err error)
+
+	// Unlock deletes key if it still holds token, in one atomic command, and reports whether it did.
+	Unlock(ctx context.Context, key, token string) (released bool, err error)
+}
+
+// A Loader calls the backend for the value of key: the slow thing that the cache protects.
+type Loader interface {
+	Load(ctx context.Context, key string) (value string, err error)
+}
+
+// A Probe is told about the stretches of a request that are longer than one command. The context it returns
+// is used for everything inside the stretch; end is called once, with the facts so far.
+type Probe interface {
+	// Miss begins when GET found nothing and ends when the request is answered.
+	Miss(ctx context.Context, key string) (inner context.Context, end func(Result))
+	// Wait begins when the fill lock was found held, and ends with the value, the lock, or an error.
+	// The holder is the token found in the lock, "" when the answer was lost.
+	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result))
+}
+
+// NoProbe looks away.
+type NoProbe struct{}
+
+// Miss implements [Probe].
+func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(Result)) {
+	return ctx, func(Result) {}
+}
+
+// Wait implements [Probe].
+func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(Result)) {
+	return ctx, func(Result) {}
+}
+
+// Outcome says how a request ended.
+type Outcome string
+
+// The outcomes of a request.
+const (
+	Hit    Outcome = "hit"    // found by the first GET, or by the re-check of the first lock attempt
+	Waited Outcome = "waited" // lost the lock at least once and got the value without calling the backend
+	Filled Outcome = "filled" // called the backend
+	Failed Outcome = "error"  // no value
+)
+
+// Outcomes lists all of them, in the order in which they are shown.
+func Outcomes() []Outcome { return []Outcome{Hit, Filled, Waited, Failed} }
+
+// Result is what one request got, and what it took.
+type Result struct {
+	Value   string
+	Outcome Outcome
+	Counts
+	// Waited is the time between finding the lock held and having the value or the lock.
+	Waited time.Duration
+	// Loaded is when the backend call returned a value; zero if this request made none.
+	Loaded time.Time
+}
+
+// Counts are the steps of one request, or the sum over many.
+type Counts struct {
+	Hits   int // GETs that found a value: first ones, polls and re-checks alike
+	Misses int // GETs that found none
+	Polls  int // GETs of waiters
+
+	Acquired  int // lock attempts that got the lock
+	Held      int // lock attempts that found it held by another
+	Rechecked int // re-checks under the lock that were hits: no backend call
+	Released  int // locks given back
+	Lost      int // locks that were no longer ours to give back, or whose release got no answer
+	Timeouts  int // waiters past their limit
+
+	BackendCalls  int
+	BackendErrors int // those of the calls that failed
+	StoreErrors   int // store commands that failed
+	Expiries      int // fills that found the key absent: each ended one expiry cycle
+}
+
+// Add adds d to c.
+func (c *Counts) Add(d Counts) {
+	c.Hits += d.Hits
+	c.Misses += d.Misses
+	c.Polls += d.Polls
+	c.Acquired += d.Acquired
+	c.Held += d.Held
+	c.Rechecked += d.Rechecked
+	c.Released += d.Released
+	c.Lost += d.Lost
+	c.Timeouts += d.Timeouts
+	c.BackendCalls += d.BackendCalls
+	c.BackendErrors += d.BackendErrors
+	c.StoreErrors += d.StoreErrors
+	c.Expiries += d.Expiries
+}
+
+// A Read says why a GET is sent. Decorators of a store find it in the context; stores do not care.
+type Read int
+
+// The reads of a request.
+const (
+	First   Read = iota // the request's first GET
+	Recheck             // the winner's second GET, under the lock
+	Poll                // a waiter's GET
+)
+
+type readKey struct{}
+
+// ReadOf returns why the GET with this context is sent.
+func ReadOf(ctx context.Context) Read {
+	why, _ := ctx.Value(readKey{}).(Read)
+	return why
+}

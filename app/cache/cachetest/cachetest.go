@@ -1,0 +1,140 @@
+// Package cachetest has a store in memory and a scripted backend, for tests of strategies.
+package cachetest
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Store implements cache.Store in memory. It expires by the time package's clock, so that it lives in a
+// synctest bubble too.
+type Store struct {
+	mu      sync.Mutex
+	entries map[string]entry
+}
+
+type entry struct {
+	value   string
+	expires time.Time
+}
+
+// NewStore returns an empty store.
+func NewStore() *Store { return &Store{entries: map[string]entry{}} }
+
+// Peek returns what is at key, "" if nothing is.
+func (s *Store) Peek(key string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, _ := s.live(key)
+	return value
+}
+
+// live returns the entry of key unless it has expired. The caller holds the mutex.
+func (s *Store) live(key string) (string, bool) {
+	e, ok := s.entries[key]
+	if !ok || !time.Now().Before(e.expires) {
+		return "", false
+	}
+	return e.value, true
+}
+
+// Get implements cache.Store.
+func (s *Store) Get(ctx context.Context, key string) (string, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, found := s.live(key)
+	return value, found, ctx.Err()
+}
+
+// Set implements cache.Store.
+func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	_, found := s.live(key)
+	s.entries[key] = entry{value, time.Now().Add(ttl)}
+	return !found, nil
+}
+
+// Lock implements cache.Store.
+func (s *Store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if holder, held := s.live(key); held {
+		return holder, nil
+	}
+	s.entries[key] = entry{token, time.Now().Add(ttl)}
+	return token, nil
+}
+
+// Unlock implements cache.Store.
+func (s *Store) Unlock(ctx context.Context, key, token string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if holder, held := s.live(key); !held || holder != token {
+		return false, nil
+	}
+	delete(s.entries, key)
+	return true, nil
+}
+
+// Loader implements cache.Loader by a function of the call's number, and counts.
+type Loader struct {
+	// Answer is called for the n-th call, from 1.
+	Answer func(ctx context.Context, n int) (string, error)
+
+	mu                    sync.Mutex
+	calls, inFlight, peak int
+}
+
+// Load implements cache.Loader.
+func (l *Loader) Load(ctx context.Context, _ string) (string, error) {
+	l.mu.Lock()
+	l.calls++
+	n := l.calls
+	l.inFlight++
+	l.peak = max(l.peak, l.inFlight)
+	l.mu.Unlock()
+
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.inFlight--
+	}()
+	return l.Answer(ctx, n)
+}
+
+// Calls returns how many calls there were.
+func (l *Loader) Calls() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
+// Peak returns the most calls in flight at once.
+func (l *Loader) Peak() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peak
+}
+
+// Takes returns an answer that comes after d, unless ctx ends before.
+func Takes(d time.Duration, value string) func(context.Context, int) (string, error) {
+	return func(ctx context.Context, _ int) (string, error) {
+		select {
+		case <-time.After(d):
+			return value, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}

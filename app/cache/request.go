@@ -1,0 +1,199 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// LockKey returns the name of the fill lock of key.
+func LockKey(key string) string { return key + ":filling" }
+
+// Bounds of the steps, in one place.
+const (
+	// releaseTimeout bounds the release of a lock, which does not end with the caller's context.
+	releaseTimeout = time.Second
+	// maxStoreErrors is the store error that fails a waiter, or a release; the ones before are tolerated.
+	// One lost reply must not fail a request; a store that is down must, and soon.
+	maxStoreErrors = 3
+)
+
+// Aside is what every cache-aside strategy works with.
+type Aside struct {
+	Store   Store
+	Backend Loader
+	Probe   Probe
+	// TTL is how long a value is cached, TTLJitter the fraction (0 to 1) by which each fill spreads it to
+	// both sides, so that keys written together do not expire together.
+	TTL       time.Duration
+	TTLJitter float64
+}
+
+// request is one Get on its way: the steps it can take, and the facts it collects.
+type request struct {
+	*Aside
+	key string
+	Result
+
+	token    string    // of the latest lock attempt
+	holder   string    // token found in the lock
+	unsure   bool      // the reply to the lock attempt was lost: the lock may be ours
+	answered time.Time // when the latest lock attempt was answered
+	failures int       // store errors tolerated so far
+}
+
+func (a *Aside) request(key string) *request { return &request{Aside: a, key: key} }
+
+// done ends the request.
+func (r *request) done(err error) (Result, error) {
+	switch {
+	case err != nil:
+		r.Outcome = Failed
+	case r.BackendCalls > 0:
+		r.Outcome = Filled
+	case r.Held > 0 || r.Polls > 0:
+		r.Outcome = Waited
+	default:
+		r.Outcome = Hit
+	}
+	return r.Result, err
+}
+
+func (r *request) miss(ctx context.Context) (context.Context, func()) {
+	ctx, end := r.Probe.Miss(ctx, r.key)
+	return ctx, func() { end(r.Result) }
+}
+
+func (r *request) wait(ctx context.Context) (context.Context, func()) {
+	ctx, end := r.Probe.Wait(ctx, r.holder)
+	started := time.Now()
+	return ctx, func() {
+		r.Waited = time.Since(started)
+		end(r.Result)
+	}
+}
+
+// get is GET.
+func (r *request) get(ctx context.Context, why Read) (found bool, err error) {
+	r.Value, found, err = r.Store.Get(context.WithValue(ctx, readKey{}, why), r.key)
+	switch {
+	case err != nil:
+		r.storeError(ctx)
+		return false, fmt.Errorf("GET %q: %w", r.key, err)
+	case found:
+		r.Hits++
+	default:
+		r.Misses++
+	}
+	return found, nil
+}
+
+// poll is a waiter's GET.
+func (r *request) poll(ctx context.Context) (found bool, err error) {
+	r.Polls++
+	found, err = r.get(ctx, Poll)
+	return found, r.tolerate(ctx, err)
+}
+
+// lock is SET NX PX. After a lost reply it asks again with the same token, and so finds out.
+func (r *request) lock(ctx context.Context, l FillLock) (won bool, err error) {
+	if !r.unsure {
+		r.token = l.NewToken(ctx)
+	}
+	r.holder, err = r.Store.Lock(ctx, LockKey(r.key), r.token, l.TTL)
+	r.unsure = err != nil
+	if err != nil {
+		r.storeError(ctx)
+		return false, r.tolerate(ctx, fmt.Errorf("SET NX PX %q: %w", LockKey(r.key), err))
+	}
+	r.answered = time.Now()
+	if r.holder != r.token {
+		r.Held++
+		return false, nil
+	}
+	r.Acquired++
+	return true, nil
+}
+
+// settle gives back a lock that may be ours: the last attempt was never answered.
+func (r *request) settle(ctx context.Context) {
+	if r.unsure {
+		r.unlock(ctx)
+	}
+}
+
+// lockAnswerAge is the age of what the request knows about the lock.
+func (r *request) lockAnswerAge() time.Duration { return time.Since(r.answered) }
+
+// storeError counts a failed command, unless it is the caller who left.
+func (r *request) storeError(ctx context.Context) {
+	if ctx.Err() == nil {
+		r.StoreErrors++
+	}
+}
+
+// tolerate turns the first store errors into nil.
+func (r *request) tolerate(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if r.failures++; r.failures < maxStoreErrors {
+		return nil
+	}
+	return err
+}
+
+// fill is the backend call and SET. If SET fails the caller still gets its value.
+func (r *request) fill(ctx context.Context) error {
+	value, err := r.Backend.Load(ctx, r.key)
+	r.BackendCalls++
+	if err != nil {
+		r.BackendErrors++
+		return fmt.Errorf("backend call for %q: %w", r.key, err)
+	}
+	r.Value, r.Loaded = value, time.Now()
+
+	endedCycle, err := r.Store.Set(ctx, r.key, value, r.ttl())
+	switch {
+	case err != nil:
+		r.storeError(ctx)
+	case endedCycle:
+		r.Expiries++
+	}
+	return nil
+}
+
+func (r *request) ttl() time.Duration {
+	spread := 1 + r.TTLJitter*(2*rand.Float64()-1)
+	return max(time.Millisecond, time.Duration(float64(r.TTL)*spread))
+}
+
+// unlock is the owner-safe DEL. It keeps the context's values and drops its end: a cancelled request still
+// gives its lock back. A release that is sent again because its reply was lost finds nothing to delete; that
+// is the first one's doing and no lost lock.
+func (r *request) unlock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+
+	for failures := range maxStoreErrors {
+		released, err := r.Store.Unlock(ctx, LockKey(r.key), r.token)
+		switch {
+		case err != nil:
+			r.storeError(ctx)
+			continue
+		case r.unsure && !released: // it was not ours, or nobody knows
+		case r.unsure:
+			r.Acquired++
+			r.Released++
+		case released || failures > 0:
+			r.Released++
+		default:
+			r.Lost++
+		}
+		return
+	}
+	if !r.unsure {
+		r.Lost++
+	}
+}

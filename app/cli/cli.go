@@ -1,0 +1,197 @@
+// Package cli is the command line: commands, flags and their validation, and exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"cachelab/app/lab"
+	"cachelab/app/report"
+)
+
+// Exit codes.
+const (
+	ExitOK      = 0
+	ExitFailed  = 1 // the run failed or was interrupted
+	ExitUsage   = 2 // bad usage; nothing was started
+	ExitVerdict = 3 // the run did not do what its mode promises
+)
+
+// Process is what the program gets from its surroundings.
+type Process struct {
+	Args           []string // without the program's name
+	Environ        []string
+	LookupEnv      func(string) (string, bool)
+	Stdout, Stderr *os.File
+}
+
+// Main runs the command line until it is done or ctx ends, and returns the exit code.
+func Main(ctx context.Context, p Process) int {
+	root := newRoot(p)
+	root.SetArgs(p.Args)
+	err := root.ExecuteContext(ctx)
+
+	var verdict errVerdict
+	var usage errUsage
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &verdict): // printed already
+		return ExitVerdict
+	case errors.As(err, &usage):
+		fmt.Fprintf(p.Stderr, "cachelab: %v\n(see cachelab --help)\n", err)
+		return ExitUsage
+	}
+	fmt.Fprintf(p.Stderr, "cachelab: %v\n", err)
+	return ExitFailed
+}
+
+// errUsage marks a fault of the command line.
+type errUsage struct{ error }
+
+func (e errUsage) Unwrap() error { return e.error }
+
+// errVerdict says that a verdict was not ok.
+type errVerdict struct{}
+
+func (errVerdict) Error() string { return "the verdict is not ok" }
+
+func newRoot(p Process) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cachelab",
+		Short: "Watch a cache stampede, and the fill lock that stops it",
+		Long: `Many workers miss the same expired Redis key at the same moment.
+
+  cachelab broken    naive cache-aside: every worker calls the slow backend
+  cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
+  cachelab compare   both, side by side
+
+The invariant: one backend call per expiry cycle. Look for the line "backend calls".
+Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
+
+Each flag has a variable: --backend-latency is CACHELAB_BACKEND_LATENCY.
+Exit codes: 0 the run did what its mode promises (broken that shows a herd, too), 1 it failed or was
+interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load or compare", args[0])}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
+	usual := defaults{workers: "50", rounds: "5", quiet: "false"}
+	large := defaults{workers: "500", rounds: "10", quiet: "true"}
+	root.AddCommand(
+		newRunCommand(p, usual, "broken", "every worker that misses calls the backend: the thundering herd",
+			`Naive cache-aside: GET; on a miss, call the backend and SET. When the key expires, all workers miss at the
+same moment and all of them call. With 50 workers and 5 rounds that is 250 backend calls where 5 would do.
+The backend answers 10 calls at once, so the herd also queues: look at the latency.`, lab.Broken()),
+		newRunCommand(p, usual, "fixed", "one worker fills under a lock, the others wait",
+			`GET; on a miss, SET KEY:filling TOKEN NX GET PX. One worker gets the lock, looks once more (somebody may
+have filled in between), calls the backend, SETs the value and gives the lock back with a compare-and-delete.
+The others wait with growing, jittered pauses and retry GET. Nobody calls the backend without the lock.`, lab.Fixed()),
+		newRunCommand(p, large, "load", "fixed with 500 workers and 10 rounds, without a line for each step",
+			`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Load()),
+		newRunCommand(p, usual, "compare", "broken, then fixed, side by side",
+			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
+of latencies.`, lab.Broken(), lab.Fixed()),
+	)
+	return root
+}
+
+func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab.Mode) *cobra.Command {
+	s := newSettings(d)
+	command := &cobra.Command{
+		Use:     name,
+		Short:   short,
+		Long:    long,
+		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.resolve(p.LookupEnv); err != nil {
+				return errUsage{err}
+			}
+			return runModes(c.Context(), p, s, modes)
+		},
+	}
+	s.register(command.Flags())
+	return command
+}
+
+// runModes makes one run of each mode and reports them.
+func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
+	screen := p.Stdout
+	if s.json == "-" {
+		screen = p.Stderr
+	}
+	terminal := report.NewTerminal(screen, p.Environ)
+	for _, w := range s.warnings() {
+		terminal.Warn(w)
+	}
+	l, err := lab.Open(ctx, s.Config, terminal)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+
+	var runs []report.Run
+	for _, mode := range modes {
+		run, runErr := l.Run(ctx, mode)
+		if err = runErr; run.Rounds > 0 {
+			runs = append(runs, run)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err == nil && len(modes) == 2 {
+		terminal.Compare(runs[0], runs[1])
+	}
+	if len(runs) > 0 {
+		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
+	}
+	for _, run := range runs {
+		if err == nil && !run.Verdict.OK {
+			err = errVerdict{}
+		}
+	}
+	return err
+}
+
+func writeJSON(p Process, where string, array bool, runs []report.Run) (err error) {
+	var w io.Writer
+	switch where {
+	case "":
+		return nil
+	case "-":
+		w = p.Stdout
+	default:
+		file, err := os.Create(where)
+		if err != nil {
+			return fmt.Errorf("write the JSON: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		w = file
+	}
+	if array {
+		return report.WriteJSON(w, runs)
+	}
+	return report.WriteJSON(w, runs[0])
+}

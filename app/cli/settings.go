@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"cachelab/app/backend"
+	"cachelab/app/lab"
+	"cachelab/app/redisstore"
+)
+
+// settings are the flags of a run and the variables of the same names. A flag wins over its variable, the
+// variable over the default. Nothing is judged before all are known, so that all faults are told at once.
+type settings struct {
+	all []*setting
+
+	lab.Config
+	json string
+}
+
+// setting is one of them. It implements [pflag.Value], and takes any text.
+type setting struct {
+	name    string
+	usage   string
+	text    string
+	from    string // where the text is from, as the user would find it
+	boolean bool
+	secret  bool // may hold a password
+	parse   func(string) error
+}
+
+func (s *setting) String() string { return s.text }
+func (s *setting) Type() string   { return "" }
+
+func (s *setting) Set(text string) error {
+	s.text, s.from = text, "--"+s.name
+	return nil
+}
+
+// variable is the environment variable of the same name.
+func (s *setting) variable() string {
+	return "CACHELAB_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// Bounds that keep a mistyped number from eating the machine.
+const (
+	maxWorkers = 100_000
+	maxRounds  = 1_000_000
+)
+
+// defaults are what differs between the commands.
+type defaults struct {
+	workers, rounds string
+	quiet           string
+}
+
+func newSettings(d defaults) *settings {
+	s := &settings{}
+	add(s, "workers", d.workers, "how many ask in each round", &s.Workers, integer(1, maxWorkers))
+	add(s, "rounds", d.rounds, "how many times the key expires", &s.Rounds, integer(1, maxRounds))
+	add(s, "key", "product:42:price", "the hot key; its fill lock is KEY:filling", &s.Key, text)
+	add(s, "ttl", "3s", "expiry of the cached value", &s.TTL, duration(time.Millisecond))
+	add(s, "ttl-jitter", "0", "fraction by which each fill spreads the TTL: 0.2 or 20%", &s.TTLJitter, fraction)
+	add(s, "lock-ttl", "10s", "expiry of the fill lock; longer than a fill", &s.LockTTL, duration(time.Millisecond))
+	add(s, "wait-timeout", "", "a waiter's limit (default: lock TTL + 2 x backend latency + 1s)", &s.WaitTimeout,
+		optional(duration(time.Millisecond)))
+	add(s, "backend-latency", "250ms", "time of one backend call", &s.Backend.Latency, duration(0))
+	add(s, "backend-jitter", "0.1", "fraction by which that time varies: 0.1 or 10%", &s.Backend.Jitter, fraction)
+	add(s, "backend-capacity", "10", "backend calls that run at once, the others queue; 0 = no limit",
+		&s.Backend.Capacity, integer(0, maxWorkers))
+	add(s, "backend-fail", "", "backend calls that fail: 1, 2-5, all, or 10%", &s.Backend.Failures, backend.ParseFailures)
+	add(s, "seed", "1", "seed of the backend's jitter and of failures in percent", &s.Backend.Seed, seed)
+	add(s, "redis", "auto", "auto (localhost:6379 if it answers, else embedded), embedded, or a URL", &s.Redis,
+		redisstore.ParseTarget).secret = true
+	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
+		&s.json, text)
+	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
+	return s
+}
+
+func add[T any](s *settings, name, value, usage string, into *T, parse func(string) (T, error)) *setting {
+	one := &setting{name: name, text: value, usage: usage, from: "default", parse: func(text string) error {
+		value, err := parse(text)
+		*into = value
+		return err
+	}}
+	s.all = append(s.all, one)
+	return one
+}
+
+// register makes them flags.
+func (s *settings) register(flags *pflag.FlagSet) {
+	flags.SortFlags = false
+	for _, one := range s.all {
+		f := flags.VarPF(one, one.name, "", one.usage)
+		if one.boolean {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// resolve reads the variables, then everything. The error lists all faults with the values given.
+func (s *settings) resolve(lookup func(string) (string, bool)) error {
+	var faults []error
+	for _, one := range s.all {
+		if value, ok := lookup(one.variable()); ok && one.from == "default" {
+			one.text, one.from = value, one.variable()
+		}
+		if err := one.parse(one.text); err != nil {
+			faults = append(faults, fmt.Errorf("%s %q: %w", one.from, one.shown(), err))
+		}
+	}
+	if s.WaitTimeout == 0 {
+		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second
+	}
+	if err := s.checkJSON(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func (one *setting) shown() string {
+	if one.secret {
+		return redisstore.RedactURL(one.text)
+	}
+	return one.text
+}
+
+// checkJSON finds out now, not after the run, whether the file can be written.
+func (s *settings) checkJSON() error {
+	if s.json == "" || s.json == "-" {
+		return nil
+	}
+	file, err := os.OpenFile(s.json, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("--json %q: %w", s.json, err)
+	}
+	return file.Close()
+}
+
+// warnings name the rules that the settings break, which is allowed: that is what a lab is for.
+func (s *settings) warnings() []string {
+	var all []string
+	if s.LockTTL <= s.Backend.Latency {
+		all = append(all, fmt.Sprintf("the lock TTL (%v) is not longer than a backend call (%v): the fill lock's TTL must be longer than the fill, or fills overlap",
+			s.LockTTL, s.Backend.Latency))
+	}
+	if s.WaitTimeout <= s.LockTTL {
+		all = append(all, fmt.Sprintf("the wait timeout (%v) is not longer than the lock TTL (%v): a winner that dies takes its waiters along",
+			s.WaitTimeout, s.LockTTL))
+	}
+	return all
+}
+
+func text(s string) (string, error) { return s, nil }
+
+func boolean(s string) (bool, error) {
+	value, err := strconv.ParseBool(s)
+	if err != nil {
+		return false, errors.New("want true or false")
+	}
+	return value, nil
+}
+
+func integer(low, high int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return n, fmt.Errorf("want a whole number from %d to %d", low, high)
+		}
+		return n, nil
+	}
+}
+
+func seed(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, errors.New("want a whole number, 0 or more")
+	}
+	return n, nil
+}
+
+func duration(low time.Duration) func(string) (time.Duration, error) {
+	return func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		switch {
+		case err != nil || d < low:
+			return d, fmt.Errorf("want a duration with its unit, like 250ms or 3s, of at least %v", low)
+		case d > maxDuration:
+			return d, fmt.Errorf("want at most %v", maxDuration)
+		}
+		return d, nil
+	}
+}
+
+const maxDuration = 24 * time.Hour
+
+func optional[T any](parse func(string) (T, error)) func(string) (T, error) {
+	return func(s string) (value T, err error) {
+		if s == "" {
+			return value, nil
+		}
+		return parse(s)
+	}
+}
+
+func fraction(s string) (float64, error) {
+	number, percent := strings.CutSuffix(s, "%")
+	f, err := strconv.ParseFloat(number, 64)
+	if percent {
+		f /= 100
+	}
+	if err != nil || math.IsNaN(f) || f < 0 || f > 1 {
+		return f, errors.New("want a fraction from 0 to 1, like 0.2 or 20%")
+	}
+	return f, nil
+}

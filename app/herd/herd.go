@@ -1,0 +1,136 @@
+// Package herd makes the herd: rounds of workers that are released together, each with one request, and the
+// ledger of what came back.
+package herd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"cachelab/app/cache"
+)
+
+// A Keeper prepares what the rounds need, on the side: it is no part of what is measured.
+type Keeper interface {
+	// AwaitExpiry returns when key is absent. It waits out an outage of the store for as long as the keeper
+	// allows, and returns an error after that or when ctx ends.
+	AwaitExpiry(ctx context.Context, key string) error
+}
+
+// Round names one round of a run; rounds count from 1.
+type Round struct {
+	Number  int
+	Workers int
+}
+
+// Worker names one request: the n-th worker (from 1) of a round.
+type Worker struct {
+	Round  int
+	Number int
+}
+
+// Response is what a worker brings back.
+type Response struct {
+	Worker Worker
+	cache.Result
+	Err     error
+	Elapsed time.Duration // from the barrier's release to the answer
+	At      time.Time     // when the answer came
+}
+
+// An Observer is told of rounds and workers as they come and go. The contexts it returns are used inside.
+// Its methods are called from many goroutines.
+type Observer interface {
+	// Round is called when all workers are at the barrier; end after the last of them is back.
+	Round(ctx context.Context, round Round) (inner context.Context, end func(RoundSummary))
+	// Worker is called before a worker's request, and end with its response.
+	Worker(ctx context.Context, worker Worker) (inner context.Context, end func(Response))
+}
+
+// NoObserver looks away.
+type NoObserver struct{}
+
+// Round implements [Observer].
+func (NoObserver) Round(ctx context.Context, _ Round) (context.Context, func(RoundSummary)) {
+	return ctx, func(RoundSummary) {}
+}
+
+// Worker implements [Observer].
+func (NoObserver) Worker(ctx context.Context, _ Worker) (context.Context, func(Response)) {
+	return ctx, func(Response) {}
+}
+
+// Herd is the plan of a run.
+type Herd struct {
+	Strategy cache.Strategy
+	Key      string
+	Workers  int // at least 1
+	Rounds   int // at least 1
+	Keeper   Keeper
+	Observer Observer
+}
+
+type workerKey struct{}
+
+// WorkerFrom returns the worker on whose behalf the context is used; the zero Worker if there is none.
+func WorkerFrom(ctx context.Context) Worker {
+	worker, _ := ctx.Value(workerKey{}).(Worker)
+	return worker
+}
+
+// Run runs the rounds one after the other and returns the ledger of those that took place, also with an
+// error: the reason why the run ended early. Requests that fail are in the ledger and are no such reason.
+func (h *Herd) Run(ctx context.Context) (ledger Ledger, err error) {
+	ledger = newLedger(h.Workers)
+	defer func() { ledger.close() }()
+	for n := 1; n <= h.Rounds; n++ {
+		waiting := time.Now()
+		err := h.Keeper.AwaitExpiry(ctx, h.Key)
+		ledger.Expiring += time.Since(waiting)
+		if err != nil {
+			return ledger, fmt.Errorf("waiting for the expiry of %q before round %d: %w", h.Key, n, err)
+		}
+		ledger.add(h.round(ctx, Round{Number: n, Workers: h.Workers}))
+		if ctx.Err() != nil {
+			return ledger, fmt.Errorf("in round %d: %w", n, context.Cause(ctx))
+		}
+	}
+	return ledger, nil
+}
+
+// round releases all workers from one barrier and collects their responses.
+func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary) {
+	responses := make([]Response, round.Workers)
+	barrier := make(chan struct{})
+	var released time.Time // written before the barrier opens
+
+	var ready, back sync.WaitGroup
+	ready.Add(round.Workers)
+	roundCtx, end := h.Observer.Round(ctx, round)
+	for i := range responses {
+		back.Go(func() {
+			ready.Done()
+			<-barrier
+			responses[i] = h.request(roundCtx, Worker{Round: round.Number, Number: i + 1}, released)
+		})
+	}
+	ready.Wait()
+	released = time.Now()
+	close(barrier)
+	back.Wait()
+
+	summary := summarize(round, responses, time.Since(released))
+	end(summary)
+	return responses, summary
+}
+
+// request is one worker's Get.
+func (h *Herd) request(ctx context.Context, worker Worker, released time.Time) Response {
+	ctx, end := h.Observer.Worker(context.WithValue(ctx, workerKey{}, worker), worker)
+	result, err := h.Strategy.Get(ctx, h.Key)
+	now := time.Now()
+	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(released), At: now}
+	end(response)
+	return response
+}

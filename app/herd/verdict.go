@@ -1,0 +1,67 @@
+package herd
+
+import (
+	"fmt"
+
+	"cachelab/app/cache"
+)
+
+// Verdict says whether a run did what its mode promises, in a sentence that can be checked.
+type Verdict struct {
+	OK        bool   `json:"ok"`
+	Invariant bool   `json:"invariant"` // backend calls = expiry cycles
+	Text      string `json:"text"`
+}
+
+// A Judge gives the verdict on a run.
+type Judge func(Ledger) Verdict
+
+// JudgeHerd is the verdict on a mode without protection: it promises one backend call for every miss.
+func JudgeHerd(l Ledger) Verdict {
+	v := verdictOn(l)
+	switch failed := l.Outcomes[cache.Failed]; {
+	case failed > 0:
+		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
+	case l.BackendCalls != l.Misses:
+		v.Text += fmt.Sprintf(", but %d misses: not every miss called the backend", l.Misses)
+	case l.Workers > 1 && v.Invariant:
+		v.Text += ": no herd, although nothing prevents it"
+	case l.Workers == 1:
+		v.OK = true
+		v.Text += ": one worker is no herd"
+	default:
+		v.OK = true
+		v.Text += ": a thundering herd"
+	}
+	return v
+}
+
+// JudgeSingleFill is the verdict on a mode with a fill lock: it promises one successful backend call for every
+// expiry cycle, no lost lock, and a value for everybody.
+func JudgeSingleFill(l Ledger) Verdict {
+	v := verdictOn(l)
+	switch failed := l.Outcomes[cache.Failed]; {
+	case failed > 0:
+		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
+	case l.Lost > 0:
+		v.Text += fmt.Sprintf(", and %d fill locks were lost: the fill takes longer than the lock's TTL", l.Lost)
+	case l.Expiries == 0:
+		v.Text += ": no expiry cycle"
+	case l.BackendCalls-l.BackendErrors != l.Expiries:
+		v.Text += ": not one successful call for each expiry cycle"
+	case v.Invariant:
+		v.OK = true
+		v.Text += ": one backend call per expiry cycle"
+	default:
+		v.OK = true
+		v.Text += fmt.Sprintf(": one fill per expiry cycle, and %d failed calls", l.BackendErrors)
+	}
+	return v
+}
+
+func verdictOn(l Ledger) Verdict {
+	return Verdict{
+		Invariant: l.BackendCalls == l.Expiries && l.Expiries > 0,
+		Text:      fmt.Sprintf("%d backend calls / %d expiries = %.1f", l.BackendCalls, l.Expiries, CallsPerExpiry(l.Counts)),
+	}
+}

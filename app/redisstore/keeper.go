@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// outageLimit is how long a Redis that went away between two rounds is waited for.
+const outageLimit = 5 * time.Second
+
+// Holder is a fill lock that somebody holds.
+type Holder struct {
+	Token string
+	TTL   time.Duration // until it expires; negative if it never does
+}
+
+// Forget deletes key, so that a run starts with an expired key.
+func (r *Redis) Forget(ctx context.Context, key string) error {
+	if err := r.keeper.Del(ctx, key).Err(); err != nil {
+		return fmt.Errorf("delete %q before the run: %w", key, err)
+	}
+	return nil
+}
+
+// Locked returns who holds the lock, nil if nobody does.
+func (r *Redis) Locked(ctx context.Context, lockKey string) (*Holder, error) {
+	token, err := r.keeper.Get(ctx, lockKey).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the lock %q: %w", lockKey, err)
+	}
+	ttl, err := r.keeper.PTTL(ctx, lockKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("look for the lock %q: %w", lockKey, err)
+	}
+	if ttl == keyAbsent {
+		return nil, nil
+	}
+	return &Holder{Token: token, TTL: ttl}, nil
+}
+
+// PTTL's answers that are no duration, as the client returns them.
+const (
+	keyAbsent  = time.Duration(-2)
+	keyForever = time.Duration(-1)
+)
+
+// AwaitExpiry implements herd.Keeper: it returns when key is absent. An outage of Redis is waited out for 5 s.
+func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
+	var outage time.Time
+	for {
+		ttl, err := r.keeper.PTTL(ctx, key).Result()
+		pause := ttl + time.Millisecond // PTTL counts in whole ones
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			if outage.IsZero() {
+				outage = time.Now()
+			}
+			if time.Since(outage) > outageLimit {
+				return fmt.Errorf("Redis stayed away for %v: %w", outageLimit, err)
+			}
+			pause = 100 * time.Millisecond
+		case ttl == keyAbsent:
+			return nil
+		case ttl == keyForever:
+			return fmt.Errorf("it has no expiry: somebody else set it; delete it or choose another --key")
+		default:
+			outage = time.Time{}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// Package redisstore is the cache's store on Redis, and the only room that sends Redis commands.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Limits of the client, chosen so that a dead or silent Redis costs seconds, not minutes.
+const (
+	dialTimeout    = time.Second
+	commandTimeout = time.Second
+	answerTimeout  = 2 * time.Second        // for a Redis given by URL to answer the first PING
+	autoTimeout    = 300 * time.Millisecond // for the one on localhost, if there is one
+	// maxPool bounds the connections of the workers. More than this does not make Redis, which executes one
+	// command at a time, any faster; callers beyond it queue in the client.
+	maxPool = 64
+	// poolTimeout bounds that queue. 10,000 workers need about 0.3 s to pass through 64 connections.
+	poolTimeout = 5 * time.Second
+)
+
+// Options say how to open a Redis.
+type Options struct {
+	Target  Target
+	Workers int // the pool is sized for them
+	// Name is what the connections call themselves: other clients of the server have other names.
+	Name string
+	// Instrument, if set, is called with the workers' client once its connections are warm, so that dials and
+	// handshakes are not seen.
+	Instrument func(*redis.Client) error
+	// Commands, if set, counts for a server that keeps no command statistics (the embedded one).
+	Commands func() map[string]int
+}
+
+// Redis is an open connection: one client for the workers, and one for housekeeping, which is not measured.
+type Redis struct {
+	*Store
+	client  *redis.Client
+	keeper  *redis.Client
+	options Options
+	dialled atomic.Int64 // connections made, those that were closed again included
+}
+
+// DiscardClientLog keeps the client library's own log off the terminal: whatever goes wrong comes back as an
+// error too. The setting is the process's; call it once, early.
+func DiscardClientLog() { redis.SetLogger(discard{}) }
+
+type discard struct{}
+
+func (discard) Printf(context.Context, string, ...any) {}
+
+// Probe reports whether the Redis of an auto target answers, and if not, why.
+func Probe(ctx context.Context, t Target) error {
+	client := redis.NewClient(clientOptions(t, 1, "cachelab"))
+	defer client.Close()
+	return ping(ctx, client, autoTimeout)
+}
+
+// Open connects, and warms a connection for each worker up to a limit. The error says what was tried and what
+// to do. The caller must Close.
+func Open(ctx context.Context, options Options) (*Redis, error) {
+	r := &Redis{options: options}
+	r.client = r.newClient(min(options.Workers, maxPool))
+	r.keeper = r.newClient(1)
+	r.Store = NewStore(r.client)
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// OpenAt is Open for the server at addr (host:port) on this machine.
+func OpenAt(ctx context.Context, addr string, options Options) (*Redis, error) {
+	options.Target = at(addr)
+	return Open(ctx, options)
+}
+
+func (r *Redis) start(ctx context.Context) error {
+	if err := ping(ctx, r.keeper, answerTimeout); err != nil {
+		return unreachable(r.options.Target, err)
+	}
+	if err := warm(ctx, r.client); err != nil {
+		return unreachable(r.options.Target, err)
+	}
+	if r.options.Instrument == nil {
+		return nil
+	}
+	return r.options.Instrument(r.client)
+}
+
+func (r *Redis) newClient(pool int) *redis.Client {
+	o := clientOptions(r.options.Target, pool, r.options.Name)
+	o.OnConnect = func(context.Context, *redis.Conn) error {
+		r.dialled.Add(1)
+		return nil
+	}
+	return redis.NewClient(o)
+}
+
+// Close closes the connections.
+func (r *Redis) Close() error { return errors.Join(r.client.Close(), r.keeper.Close()) }
+
+func clientOptions(t Target, pool int, name string) *redis.Options {
+	o := *t.options
+	o.ClientName = name
+	o.DisableIdentity = true // no CLIENT SETINFO with each connection
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.MaxRetries = -1 // a retry hides what happened: the strategy's loop retries
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.DialerRetries = dialTimeout, 1
+	o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout
+	o.PoolSize, o.PoolTimeout = pool, poolTimeout
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, pool, pool
+	return &o
+}
+
+func ping(ctx context.Context, client *redis.Client, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := client.Ping(limited).Err()
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("no answer within %v", timeout)
+	}
+	return err
+}
+
+// warm opens all connections of the pool: it holds as many at once as there are.
+func warm(ctx context.Context, client *redis.Client) error {
+	errs := make([]error, client.Options().PoolSize)
+	var all, done sync.WaitGroup
+	all.Add(len(errs))
+	for i := range errs {
+		done.Go(func() {
+			conn := client.Conn()
+			defer conn.Close()
+			errs[i] = conn.Ping(ctx).Err()
+			all.Done()
+			all.Wait() // keep it, so that nobody is given the same
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
+
+// unreachable explains a Redis that was asked for and does not answer. Reasons repeat themselves when many
+// connections fail alike: one is enough.
+func unreachable(t Target, err error) error {
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	advice := "start it, correct --redis, or use --redis embedded"
+	if strings.Contains(reason, "NOAUTH") || strings.Contains(reason, "WRONGPASS") {
+		advice = "give user and password: --redis redis://user:password@host:port"
+	}
+	return fmt.Errorf("tried PING at %s: %s; %s", t, reason, advice)
+}

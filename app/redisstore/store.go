@@ -1,0 +1,55 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// deleteIfOwner is the owner-safe release: one command on the wire, atomic on the server. Redis 8.4 has
+// DELEX key IFEQ token for the same; older servers have only this.
+const deleteIfOwner = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+
+// Store implements cache.Store on a Redis client. The client must not retry (MaxRetries -1): a command that is
+// sent again behind the strategy's back finds its own lock held.
+type Store struct{ redis redis.UniversalClient }
+
+// NewStore returns a store that uses client, which stays the caller's to close.
+func NewStore(client redis.UniversalClient) *Store { return &Store{client} }
+
+// Get is GET key.
+func (s *Store) Get(ctx context.Context, key string) (value string, found bool, err error) {
+	value, err = s.redis.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	return value, err == nil, err
+}
+
+// Set is SET key value GET PX ms. The old value that it returns says whether there was one.
+func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (endedCycle bool, err error) {
+	// Do, because the client's own methods send EX for whole seconds.
+	_, err = s.redis.Do(ctx, "SET", key, value, "GET", "PX", ttl.Milliseconds()).Text()
+	if errors.Is(err, redis.Nil) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Lock is SET key token NX GET PX ms. NX with GET needs Redis 7.0 or newer.
+func (s *Store) Lock(ctx context.Context, key, token string, ttl time.Duration) (holder string, err error) {
+	holder, err = s.redis.Do(ctx, "SET", key, token, "NX", "GET", "PX", ttl.Milliseconds()).Text()
+	if errors.Is(err, redis.Nil) {
+		return token, nil
+	}
+	return holder, err
+}
+
+// Unlock is EVAL of compare-and-delete. EVAL, not EVALSHA: a script that is not loaded yet would cost a second
+// command.
+func (s *Store) Unlock(ctx context.Context, key, token string) (released bool, err error) {
+	deleted, err := s.redis.Eval(ctx, deleteIfOwner, []string{key}, token).Int()
+	return deleted == 1, err
+}

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultURL is the Redis that "auto" looks for.
+const DefaultURL = "redis://localhost:6379"
+
+// Target says which Redis to use. Make one with [ParseTarget].
+type Target struct {
+	Auto     bool // DefaultURL if it answers, else the embedded server
+	Embedded bool
+	options  *redis.Options // of a URL; nil otherwise
+}
+
+// ParseTarget reads "auto", "embedded", or a URL: redis://, rediss:// or unix://, with user, password and
+// database as usual. Its errors do not repeat the text, which may hold a password.
+func ParseTarget(text string) (Target, error) {
+	switch text {
+	case "auto":
+		options, err := redis.ParseURL(DefaultURL)
+		return Target{Auto: true, options: options}, err
+	case "embedded":
+		return Target{Embedded: true}, nil
+	}
+	options, err := redis.ParseURL(text)
+	if err != nil {
+		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://)")
+	}
+	return Target{options: options}, nil
+}
+
+// String returns the target without user and password.
+func (t Target) String() string {
+	switch {
+	case t.Auto:
+		return "auto"
+	case t.Embedded:
+		return "embedded"
+	}
+	u := url.URL{Scheme: "redis", Host: t.options.Addr}
+	switch {
+	case t.options.Network == "unix":
+		u = url.URL{Scheme: "unix", Path: t.options.Addr}
+	case t.options.TLSConfig != nil:
+		u.Scheme = "rediss"
+	}
+	if t.options.DB != 0 {
+		if u.Scheme == "unix" {
+			u.RawQuery = "db=" + strconv.Itoa(t.options.DB)
+		} else {
+			u.Path = "/" + strconv.Itoa(t.options.DB)
+		}
+	}
+	return u.String()
+}
+
+// at returns the target of a server on this machine, for the embedded one.
+func at(addr string) Target { return Target{options: &redis.Options{Addr: addr}} }
+
+// RedactURL replaces the password in text, if it is a URL with one: for showing a value as it was given.
+func RedactURL(text string) string {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return text
+	}
+	end := strings.LastIndex(rest, "@")
+	if end < 0 {
+		return text
+	}
+	return fmt.Sprintf("%s://***@%s", scheme, rest[end+1:])
+}

@@ -1,0 +1,137 @@
+// Package report shows what the ledger holds: on the terminal and as JSON.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+	"cachelab/app/redisstore"
+)
+
+// Run is everything that is told of one run. Its JSON is part of the contract: see the README.
+type Run struct {
+	ID      string `json:"run"`
+	Mode    string `json:"mode"`
+	Redis   string `json:"redis"`
+	Workers int    `json:"workers"`
+
+	Rounds   int  `json:"rounds"` // that took place
+	Requests int  `json:"requests"`
+	Gets     Gets `json:"gets"`
+	Lock     Lock `json:"lock"`
+	Polls    int  `json:"polls"`
+
+	BackendCalls  int `json:"backend_calls"`
+	BackendErrors int `json:"backend_errors"`
+	BackendPeak   int `json:"backend_peak"` // most calls in flight, running or queued
+	StoreErrors   int `json:"store_errors"`
+
+	Expiries       int     `json:"expiries"`
+	CallsPerExpiry float64 `json:"calls_per_expiry"`
+
+	Outcomes map[cache.Outcome]int `json:"outcomes"`
+	Latency  Milliseconds          `json:"latency_ms"`
+	WakeLag  Milliseconds          `json:"wake_lag_ms"`
+
+	RedisCommands RedisCommands `json:"redis_commands"`
+
+	Verdict  herd.Verdict `json:"verdict"`
+	Error    string       `json:"error,omitempty"` // why the run ended early
+	Overhead float64      `json:"overhead_s"`      // wall time minus the rounds and the waits for expiry
+	Started  time.Time    `json:"started"`
+	Duration float64      `json:"duration_s"`
+}
+
+// Gets are the replies to GET.
+type Gets struct {
+	Hit  int `json:"hit"`
+	Miss int `json:"miss"`
+}
+
+// Lock is what happened to the fill lock.
+type Lock struct {
+	Acquired  int `json:"acquired"`
+	Held      int `json:"held"`
+	Rechecked int `json:"rechecked"`
+	Released  int `json:"released"`
+	Lost      int `json:"lost"`
+	Timeouts  int `json:"timeouts"`
+}
+
+// Milliseconds are quantiles in milliseconds.
+type Milliseconds struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// RedisCommands is Redis's own count of what the workers sent, and what that is worth.
+type RedisCommands struct {
+	redisstore.Commands
+	Standing redisstore.Standing `json:"standing"`
+}
+
+// Facts are what is told of a run beside its ledger.
+type Facts struct {
+	ID, Mode, Redis string
+	BackendPeak     int
+	RedisCommands   RedisCommands
+	Verdict         herd.Verdict
+	Err             error // why the run ended early
+	Started         time.Time
+	Duration        time.Duration
+}
+
+// NewRun puts the ledger and the facts together.
+func NewRun(l herd.Ledger, f Facts) Run {
+	r := Run{
+		ID: f.ID, Mode: f.Mode, Redis: f.Redis,
+		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests,
+		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
+		Lock: Lock{
+			Acquired: l.Acquired, Held: l.Held, Rechecked: l.Rechecked,
+			Released: l.Released, Lost: l.Lost, Timeouts: l.Timeouts,
+		},
+		Polls:        l.Polls,
+		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: f.BackendPeak,
+		StoreErrors:    l.StoreErrors,
+		Expiries:       l.Expiries,
+		CallsPerExpiry: herd.CallsPerExpiry(l.Counts),
+		Outcomes:       map[cache.Outcome]int{},
+		Latency:        milliseconds(l.Latency),
+		WakeLag:        milliseconds(l.WakeLag),
+		RedisCommands:  f.RedisCommands,
+		Verdict:        f.Verdict,
+		Overhead:       (f.Duration - l.InRounds - l.Expiring).Seconds(),
+		Started:        f.Started,
+		Duration:       f.Duration.Seconds(),
+	}
+	for _, outcome := range cache.Outcomes() {
+		r.Outcomes[outcome] = l.Outcomes[outcome]
+	}
+	if f.Err != nil {
+		r.Error = f.Err.Error()
+	}
+	return r
+}
+
+func milliseconds(q herd.Quantiles) Milliseconds {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return Milliseconds{P50: ms(q.P50), P95: ms(q.P95), P99: ms(q.P99), Max: ms(q.Max)}
+}
+
+// WriteJSON writes a run or a list of runs.
+func WriteJSON(w io.Writer, what any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(what); err != nil {
+		return fmt.Errorf("write the JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/term"
+)
+
+// Terminal prints for people. Colours and the live view appear on a terminal only; elsewhere it prints plain
+// lines. NO_COLOR is obeyed.
+type Terminal struct {
+	out io.Writer
+	tty bool
+}
+
+// NewTerminal returns a terminal that prints to file. The environment is consulted for NO_COLOR, TERM and CI.
+func NewTerminal(file *os.File, environ []string) *Terminal {
+	return &Terminal{
+		out: colorprofile.NewWriter(file, environ),
+		tty: term.IsTerminal(file.Fd()) && !isCI(environ),
+	}
+}
+
+// PlainTerminal returns a terminal that prints plain lines to w.
+func PlainTerminal(w io.Writer) *Terminal {
+	return &Terminal{out: &colorprofile.Writer{Forward: w, Profile: colorprofile.NoTTY}}
+}
+
+func isCI(environ []string) bool {
+	for _, e := range environ {
+		if name, value, _ := strings.Cut(e, "="); name == "CI" {
+			return value != "" && value != "false"
+		}
+	}
+	return false
+}
+
+// The colours: broken is red and fixed is green, everywhere.
+var (
+	bold  = lipgloss.NewStyle().Bold(true)
+	faint = lipgloss.NewStyle().Faint(true)
+	red   = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	green = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	amber = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+)
+
+// Notice prints lines that the user should see before the run.
+func (t *Terminal) Notice(text string) {
+	for line := range strings.Lines(text) {
+		t.println(faint.Render(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+// Warn prints a warning.
+func (t *Terminal) Warn(text string) { t.println(amber.Render("warning: ") + text) }
+
+func (t *Terminal) println(text string) { fmt.Fprintln(t.out, text) }
+
+// Summary prints what a run came to. The first error of a request, if there was one, is an example.
+func (t *Terminal) Summary(r Run, firstError error) {
+	t.println("")
+	t.println(bold.Render("summary of " + r.ID))
+	for _, row := range summaryRows(r) {
+		t.println(fmt.Sprintf("  %-16s %s", row.name, row.value))
+	}
+	if firstError != nil {
+		t.println(fmt.Sprintf("  %-16s %v", "first error", firstError))
+	}
+	if r.Error != "" {
+		t.println(red.Render("ended early: ") + r.Error)
+	}
+	t.println(verdictLine(r))
+}
+
+func verdictLine(r Run) string {
+	if r.Verdict.OK {
+		return bold.Render("verdict: ") + green.Render("ok") + ", " + r.Verdict.Text
+	}
+	return bold.Render("verdict: ") + red.Render("not ok") + ", " + r.Verdict.Text
+}
+
+type row struct{ name, value string }
+
+// summaryRows are the figures of a run, in the order in which they are read.
+func summaryRows(r Run) []row {
+	rows := []row{
+		{"requests", fmt.Sprintf("%d = %d workers x %d rounds", r.Requests, r.Workers, r.Rounds)},
+		{"backend calls", fmt.Sprint(r.BackendCalls)},
+		{"expiries", fmt.Sprint(r.Expiries)},
+		{"calls per expiry", fmt.Sprintf("%.1f", r.CallsPerExpiry)},
+		{"peak in flight", fmt.Sprint(r.BackendPeak)},
+		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
+			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
+		{"GET", fmt.Sprintf("%d hit, %d miss, %d of them polls", r.Gets.Hit, r.Gets.Miss, r.Polls)},
+	}
+	if r.Lock.Acquired+r.Lock.Held > 0 {
+		rows = append(rows, row{"SET NX PX", fmt.Sprintf("%d acquired, %d held by another", r.Lock.Acquired, r.Lock.Held)},
+			row{"re-checks", fmt.Sprintf("%d found the value under the lock", r.Lock.Rechecked)},
+			row{"DEL", fmt.Sprintf("%d released, %d lost", r.Lock.Released, r.Lock.Lost)})
+	}
+	if r.Lock.Timeouts > 0 {
+		rows = append(rows, row{"timeouts", fmt.Sprintf("%d waiters gave up", r.Lock.Timeouts)})
+	}
+	if r.BackendErrors > 0 {
+		rows = append(rows, row{"backend errors", fmt.Sprint(r.BackendErrors)})
+	}
+	if r.StoreErrors > 0 {
+		rows = append(rows, row{"store errors", fmt.Sprint(r.StoreErrors)})
+	}
+	rows = append(rows, row{"latency", r.Latency.text()})
+	if r.WakeLag.Max > 0 {
+		rows = append(rows, row{"wake lag", r.WakeLag.text()})
+	}
+	return append(rows, row{"Redis counted", r.RedisCommands.text()})
+}
+
+func (m Milliseconds) text() string {
+	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", millisecondsText(m.P50), millisecondsText(m.P95),
+		millisecondsText(m.P99), millisecondsText(m.Max))
+}
+
+func (c RedisCommands) text() string {
+	if c.Standing == "not available" {
+		return "not available on this server"
+	}
+	text := fmt.Sprintf("%d GET, %d SET, %d EVAL, %d DEL", c.Get, c.Set, c.Eval, c.Del)
+	if c.Standing == "shared" {
+		text += " (shared: another client used the server)"
+	}
+	return text
+}
+
+// Compare prints two runs side by side.
+func (t *Terminal) Compare(broken, fixed Run) {
+	ratio := func(a, b float64) string {
+		if b == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f x", a/b)
+	}
+	integer := func(name string, a, b int) []string {
+		return []string{name, fmt.Sprint(a), fmt.Sprint(b), ratio(float64(a), float64(b))}
+	}
+	ms := func(name string, a, b float64) []string {
+		return []string{name, millisecondsText(a), millisecondsText(b), ratio(a, b)}
+	}
+	rows := [][]string{
+		integer("backend calls", broken.BackendCalls, fixed.BackendCalls),
+		integer("expiries", broken.Expiries, fixed.Expiries),
+		{"calls per expiry", fmt.Sprintf("%.1f", broken.CallsPerExpiry), fmt.Sprintf("%.1f", fixed.CallsPerExpiry),
+			ratio(broken.CallsPerExpiry, fixed.CallsPerExpiry)},
+		integer("peak in flight", broken.BackendPeak, fixed.BackendPeak),
+		ms("latency p50", broken.Latency.P50, fixed.Latency.P50),
+		ms("latency p99", broken.Latency.P99, fixed.Latency.P99),
+		integer("GET", broken.Gets.Hit+broken.Gets.Miss, fixed.Gets.Hit+fixed.Gets.Miss),
+		integer("waited", broken.Outcomes["waited"], fixed.Outcomes["waited"]),
+	}
+	style := func(row, column int) lipgloss.Style {
+		cell := lipgloss.NewStyle().Padding(0, 1)
+		if column > 0 {
+			cell = cell.Align(lipgloss.Right)
+		}
+		switch {
+		case column == 1:
+			return cell.Inherit(red)
+		case column == 2:
+			return cell.Inherit(green)
+		}
+		return cell
+	}
+	t.println("")
+	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(rows...).
+		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
+	t.println(verdictLine(broken))
+	t.println(verdictLine(fixed))
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"cachelab/app/events"
+	"cachelab/app/herd"
+)
+
+// View shows a run while it goes: a line per step and per round, and on a terminal a live line below them.
+// Make one with [Terminal.View]; Close it before anything else is printed.
+type View struct {
+	rounds int
+	digits int
+	steps  bool
+	lines  chan string
+	done   sync.WaitGroup
+
+	progress *mpb.Progress // nil when not on a terminal
+	bar      *mpb.Bar
+
+	waiting, inFlight, calls atomic.Int64
+}
+
+// lineBuffer is how many lines may wait for a slow terminal before the workers do.
+const lineBuffer = 4096
+
+// View starts a view of a run. With steps it prints a line for each.
+func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
+	v := &View{
+		rounds: rounds,
+		digits: max(2, len(strconv.Itoa(workers))),
+		steps:  steps,
+		lines:  make(chan string, lineBuffer),
+	}
+	out := t.out
+	if t.tty {
+		v.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(24), mpb.ForceAutoRefresh())
+		v.bar = v.progress.AddBar(int64(rounds), mpb.BarRemoveOnComplete(),
+			mpb.PrependDecorators(decor.Name(mode+" ")),
+			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return v.status(s.Current) })))
+		out = v.progress
+	}
+	v.done.Go(func() { v.print(out) })
+	return v
+}
+
+func (v *View) status(round int64) string {
+	return fmt.Sprintf(" %d/%d rounds · %d waiting · %d in flight · %d calls so far", round, v.rounds,
+		v.waiting.Load(), v.inFlight.Load(), v.calls.Load())
+}
+
+// print writes the lines as they come, and flushes whenever there is none.
+func (v *View) print(out io.Writer) {
+	w := bufio.NewWriter(out)
+	for line := range v.lines {
+		fmt.Fprintln(w, line)
+		if len(v.lines) == 0 {
+			w.Flush()
+		}
+	}
+	w.Flush()
+}
+
+// Tell is an [events.Teller].
+func (v *View) Tell(e events.Event) {
+	switch e.Step {
+	case events.Wait:
+		v.waiting.Add(1)
+	case events.WaitEnded:
+		v.waiting.Add(-1)
+	case events.Call:
+		v.inFlight.Add(1)
+		v.calls.Add(1)
+	case events.CallEnded:
+		v.inFlight.Add(-1)
+	case events.Failed:
+		if e.Text == events.BackendCall {
+			v.inFlight.Add(-1)
+		}
+	}
+	if v.steps {
+		v.lines <- eventLine(e, v.digits)
+	}
+}
+
+// Observe returns next, with a line for each round.
+func (v *View) Observe(next herd.Observer) herd.Observer { return observer{next, v} }
+
+type observer struct {
+	herd.Observer
+	view *View
+}
+
+func (o observer) Round(ctx context.Context, round herd.Round) (context.Context, func(herd.RoundSummary)) {
+	inner, end := o.Observer.Round(ctx, round)
+	return inner, func(s herd.RoundSummary) {
+		end(s)
+		o.view.lines <- roundLine(s, o.view.rounds)
+		if o.view.bar != nil {
+			o.view.bar.Increment()
+		}
+	}
+}
+
+// Close prints what is left and removes the live line.
+func (v *View) Close() {
+	close(v.lines)
+	v.done.Wait()
+	if v.progress != nil {
+		v.bar.Abort(true)
+		v.progress.Wait()
+	}
+}
