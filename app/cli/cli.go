@@ -91,20 +91,18 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	root.SetErr(p.Stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
-	usual := defaults{workers: "50", rounds: "5", quiet: "false"}
-	large := defaults{workers: "500", rounds: "10", quiet: "true"}
 	root.AddCommand(
-		newRunCommand(p, usual, "broken", "every worker that misses calls the backend: the thundering herd",
+		newRunCommand(p, usual(), "broken", "every worker that misses calls the backend: the thundering herd",
 			`Naive cache-aside: GET; on a miss, call the backend and SET. When the key expires, all workers miss at the
 same moment and all of them call. With 50 workers and 5 rounds that is 250 backend calls where 5 would do.
 The backend answers 10 calls at once, so the herd also queues: look at the latency.`, lab.Broken()),
-		newRunCommand(p, usual, "fixed", "one worker fills under a lock, the others wait",
+		newRunCommand(p, usual(), "fixed", "one worker fills under a lock, the others wait",
 			`GET; on a miss, SET KEY:filling TOKEN NX GET PX. One worker gets the lock, looks once more (somebody may
 have filled in between), calls the backend, SETs the value and gives the lock back with a compare-and-delete.
 The others wait with growing, jittered pauses and retry GET. Nobody calls the backend without the lock.`, lab.Fixed()),
-		newRunCommand(p, large, "load", "fixed with 500 workers and 10 rounds, without a line for each step",
+		newRunCommand(p, large(), "load", "fixed with 500 workers and 10 rounds, without a line for each step",
 			`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Load()),
-		newRunCommand(p, usual, "compare", "broken, then fixed, side by side",
+		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
 	)

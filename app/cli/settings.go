@@ -61,6 +61,9 @@ type defaults struct {
 	quiet           string
 }
 
+func usual() defaults { return defaults{workers: "50", rounds: "5", quiet: "false"} }
+func large() defaults { return defaults{workers: "500", rounds: "10", quiet: "true"} }
+
 func newSettings(d defaults) *settings {
 	s := &settings{}
 	add(s, "workers", d.workers, "how many ask in each round", &s.Workers, integer(1, maxWorkers))
@@ -104,6 +107,15 @@ func (s *settings) register(flags *pflag.FlagSet) {
 			f.NoOptDefVal = "true"
 		}
 	}
+}
+
+// Flags returns the flags of the run commands, with the defaults of most.
+func Flags() []*pflag.Flag {
+	var all []*pflag.Flag
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newSettings(usual()).register(flags)
+	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f) })
+	return all
 }
 
 // resolve reads the variables, then everything. The error lists all faults with the values given.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,8 +31,9 @@ const (
 type Census struct {
 	taken       time.Time
 	commands    map[string]int
-	connections int // ever accepted
-	dialled     int // of those, by us
+	connections int                      // ever accepted
+	dialled     int                      // of those, by us
+	strangers   map[string]time.Duration // clients of another name, by id: how long they were idle
 	err         error
 }
 
@@ -44,23 +44,24 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 		c.commands = r.options.Commands()
 		return c
 	}
-	var stats string
-	if stats, c.err = r.keeper.Info(ctx, "commandstats").Result(); c.err != nil {
+	var info, stats, clients string
+	if info, c.err = r.keeper.Info(ctx, "commandstats").Result(); c.err != nil {
 		return c
-	}
-	c.commands = map[string]int{}
-	for _, m := range commandStat.FindAllStringSubmatch(stats, -1) {
-		c.commands[m[1]], _ = strconv.Atoi(m[2])
 	}
 	if stats, c.err = r.keeper.Info(ctx, "stats").Result(); c.err != nil {
 		return c
 	}
-	m := connectionStat.FindStringSubmatch(stats)
-	if m == nil {
-		c.err = fmt.Errorf("INFO stats has no total_connections_received")
+	if clients, c.err = r.keeper.ClientList(ctx).Result(); c.err != nil {
 		return c
 	}
-	c.connections, c.err = strconv.Atoi(m[1])
+	c.commands = map[string]int{}
+	for _, m := range commandStat.FindAllStringSubmatch(info, -1) {
+		c.commands[m[1]], _ = strconv.Atoi(m[2])
+	}
+	if m := connectionStat.FindStringSubmatch(stats); m != nil {
+		c.connections, _ = strconv.Atoi(m[1])
+	}
+	c.strangers = strangers(clients, r.options.Name)
 	return c
 }
 
@@ -77,39 +78,47 @@ func (r *Redis) Count(ctx context.Context, since Census) (Commands, Standing) {
 	}
 	diff := func(name string) int { return now.commands[name] - since.commands[name] }
 	count := Commands{Get: diff("get"), Set: diff("set"), Eval: diff("eval"), Del: diff("del")}
-	if r.options.Commands != nil {
-		return count, Exact
-	}
-	if now.commands["get"] < since.commands["get"] || now.commands["set"] < since.commands["set"] {
+	if count.Get < 0 || count.Set < 0 {
 		return Commands{}, NotAvailable // the counters were reset, or the server was restarted
 	}
-	strangers, err := r.strangers(ctx, now.taken.Sub(since.taken))
-	switch {
-	case err != nil:
-		return count, Shared // nobody knows
-	case strangers > 0, now.connections-since.connections > now.dialled-since.dialled:
+	if r.options.Commands == nil && visited(since, now) {
 		return count, Shared
 	}
 	return count, Exact
 }
 
-// strangers counts the connected clients of another name that sent a command within the last d.
-func (r *Redis) strangers(ctx context.Context, d time.Duration) (int, error) {
-	list, err := r.keeper.ClientList(ctx).Result()
-	if err != nil {
-		return 0, err
+// visited reports whether another client used the server between two readings, or may have: one that came, one
+// that left, or one that stayed and was not idle all the time.
+func visited(since, now Census) bool {
+	if now.connections-since.connections > now.dialled-since.dialled {
+		return true
 	}
-	n := 0
-	for line := range strings.Lines(list) {
+	for id := range since.strangers {
+		if _, stayed := now.strangers[id]; !stayed {
+			return true
+		}
+	}
+	for _, idle := range now.strangers {
+		if idle <= now.taken.Sub(since.taken) {
+			return true
+		}
+	}
+	return false
+}
+
+// strangers finds the clients of another name in the reply to CLIENT LIST, by id, and how long each was idle.
+func strangers(clients, name string) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for line := range strings.Lines(clients) {
 		fields := map[string]string{}
 		for _, f := range strings.Fields(line) {
-			name, value, _ := strings.Cut(f, "=")
-			fields[name] = value
+			key, value, _ := strings.Cut(f, "=")
+			fields[key] = value
 		}
-		idle, err := strconv.Atoi(fields["idle"])
-		if fields["name"] != r.options.Name && (err != nil || time.Duration(idle)*time.Second <= d) {
-			n++
+		if fields["name"] != name {
+			idle, _ := strconv.Atoi(fields["idle"]) // in whole seconds
+			all[fields["id"]] = time.Duration(idle) * time.Second
 		}
 	}
-	return n, nil
+	return all
 }

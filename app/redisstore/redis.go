@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ import (
 const (
 	dialTimeout    = time.Second
 	commandTimeout = time.Second
-	answerTimeout  = 2 * time.Second        // for a Redis given by URL to answer the first PING
+	answerTimeout  = 2 * time.Second        // for a Redis given by URL to connect and answer the first PING
 	autoTimeout    = 300 * time.Millisecond // for the one on localhost, if there is one
 	// maxPool bounds the connections of the workers. More than this does not make Redis, which executes one
 	// command at a time, any faster; callers beyond it queue in the client.
@@ -125,9 +126,10 @@ func clientOptions(t Target, pool int, name string) *redis.Options {
 func ping(ctx context.Context, client *redis.Client, timeout time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	started := time.Now()
 	err := client.Ping(limited).Err()
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("no answer within %v", timeout)
+	if slow := net.Error(nil); ctx.Err() == nil && errors.As(err, &slow) && slow.Timeout() {
+		return fmt.Errorf("no answer within %v", time.Since(started).Round(100*time.Millisecond))
 	}
 	return err
 }

@@ -1,0 +1,97 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"cachelab/app/backend"
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+	"cachelab/app/internal/redistest"
+	"cachelab/app/redisstore"
+)
+
+// instant is a backend without latency: what remains is the cost of the cache.
+type instant struct{}
+
+func (instant) Load(context.Context, string) (string, error) { return "19.99", nil }
+
+func openRedis(b *testing.B, workers int) *redisstore.Redis {
+	b.Helper()
+	redisstore.DiscardClientLog()
+	r, err := redisstore.OpenAt(b.Context(), redistest.Start(b).Addr(), redisstore.Options{Workers: workers, Name: "cachelab-bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func fixed(store cache.Store, load cache.Loader) *cache.Fixed {
+	return &cache.Fixed{
+		Aside:       cache.Aside{Store: store, Backend: load, Probe: cache.NoProbe{}, TTL: 500 * time.Millisecond},
+		Lock:        cache.FillLock{TTL: 10 * time.Second, NewToken: cache.RandomToken},
+		WaitTimeout: 11 * time.Second,
+	}
+}
+
+// BenchmarkGet is one Get on a real Redis: a hit is one command, a miss five.
+func BenchmarkGet(b *testing.B) {
+	b.Run("hit", func(b *testing.B) {
+		strategy := fixed(openRedis(b, 1), instant{})
+		strategy.TTL = time.Hour
+		if _, err := strategy.Get(b.Context(), "key"); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if r, err := strategy.Get(b.Context(), "key"); err != nil || r.Outcome != cache.Hit {
+				b.Fatal(r.Outcome, err)
+			}
+		}
+	})
+	b.Run("miss", func(b *testing.B) {
+		strategy := fixed(openRedis(b, 1), instant{})
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			n++
+			if r, err := strategy.Get(b.Context(), fmt.Sprint("key", n)); err != nil || r.Outcome != cache.Filled {
+				b.Fatal(r.Outcome, err)
+			}
+		}
+	})
+}
+
+// BenchmarkWait is one round of waiters on a fill of 250 ms: how late they see the value, and what it costs.
+func BenchmarkWait(b *testing.B) {
+	for _, workers := range []int{50, 500} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			redis := openRedis(b, workers)
+			h := herd.Herd{
+				Strategy: fixed(redis, backend.New(backend.Config{Latency: 250 * time.Millisecond, Jitter: 0.1})),
+				Key:      "key",
+				Workers:  workers,
+				Rounds:   b.N,
+				Keeper:   redis,
+				Observer: herd.NoObserver{},
+			}
+			census := redis.TakeCensus(b.Context())
+			l, err := h.Run(b.Context())
+			if err != nil || l.BackendCalls != l.Expiries {
+				b.Fatalf("%d backend calls, %d expiries, %v", l.BackendCalls, l.Expiries, err)
+			}
+			c, standing := redis.Count(b.Context(), census)
+			if standing != redisstore.Exact {
+				b.Fatal(standing)
+			}
+			b.ReportMetric(float64(l.WakeLag.P50.Microseconds())/1000, "wake-p50-ms")
+			b.ReportMetric(float64(l.WakeLag.P99.Microseconds())/1000, "wake-p99-ms")
+			// A release is one command, although Redis counts the GET and DEL in its script too.
+			b.ReportMetric(float64(c.Get-c.Eval+c.Set+c.Eval)/float64(l.Requests), "commands/request")
+			b.ReportMetric(0, "ns/op") // a round takes what the backend takes
+		})
+	}
+}

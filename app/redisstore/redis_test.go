@@ -1,0 +1,246 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/internal/redistest"
+	"cachelab/app/redisstore"
+)
+
+// everyCommand sends each of the workers' commands: 3 GET, 2 SET, 2 EVAL, one of which deletes.
+func everyCommand(t *testing.T, r *redisstore.Redis) {
+	t.Helper()
+	ctx := t.Context()
+	var errs []error
+	for range 3 {
+		_, _, err := r.Get(ctx, "key")
+		errs = append(errs, err)
+	}
+	_, err := r.Lock(ctx, "lock", "A", time.Minute)
+	errs = append(errs, err)
+	_, err = r.Set(ctx, "key", "value", time.Minute)
+	errs = append(errs, err)
+	for range 2 {
+		_, err = r.Unlock(ctx, "lock", "A")
+		errs = append(errs, err)
+	}
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRedisCountsWhatWasSent(t *testing.T) {
+	want := redisstore.Commands{Get: 5, Set: 2, Eval: 2, Del: 1}
+	check := func(t *testing.T, r *redisstore.Redis) {
+		census := r.TakeCensus(t.Context())
+		everyCommand(t, r)
+		if got, standing := r.Count(t.Context(), census); got != want || standing != redisstore.Exact {
+			t.Errorf("got %+v, %s, want %+v, exact", got, standing, want)
+		}
+	}
+	t.Run("redis-server", func(t *testing.T) { check(t, open(t, redistest.Start(t).Addr())) })
+	t.Run("embedded", func(t *testing.T) {
+		server := startEmbedded(t)
+		check(t, open(t, server.Addr(), func(o *redisstore.Options) { o.Commands = server.Commands }))
+	})
+}
+
+func TestACountWithAStrangerOnTheServerIsShared(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr())
+	stranger := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	visit := func() {
+		if err := stranger.Get(t.Context(), "key").Err(); err != redis.Nil {
+			t.Fatal(err)
+		}
+	}
+
+	census := r.TakeCensus(t.Context())
+	visit()
+	if _, standing := r.Count(t.Context(), census); standing != redisstore.Shared {
+		t.Errorf("with a stranger connected: %s, want shared", standing)
+	}
+	census = r.TakeCensus(t.Context())
+	visit()
+	if err := stranger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, standing := r.Count(t.Context(), census); standing != redisstore.Shared {
+		t.Errorf("with a stranger that left: %s, want shared", standing)
+	}
+}
+
+func TestACountThatIsRefusedIsNotAvailable(t *testing.T) {
+	server := redistest.Start(t, "--user", "default", "on", "nopass", "~*", "+@all", "-info")
+	r := open(t, server.Addr())
+	census := r.TakeCensus(t.Context())
+	everyCommand(t, r)
+	if _, standing := r.Count(t.Context(), census); standing != redisstore.NotAvailable {
+		t.Errorf("without INFO: %s, want not available", standing)
+	}
+}
+
+func TestAnOutageBetweenRoundsIsWaitedOut(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr())
+	if _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	back := make(chan error, 1)
+	go func() { back <- r.AwaitExpiry(t.Context(), "key") }()
+	server.Start() // empty: the key is gone
+	if err := <-back; err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+}
+
+func TestAnOutageThatLastsIsAnError(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr())
+	server.Stop()
+	started := time.Now()
+	err := r.AwaitExpiry(t.Context(), "key")
+	if err == nil || !strings.Contains(err.Error(), "stayed away for 5s") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(started); took < 5*time.Second || took > 8*time.Second {
+		t.Errorf("took %v, want 5 s", took)
+	}
+}
+
+func TestAKeyWithoutExpiryIsAnErrorAndNoEndlessWait(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr())
+	stranger := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer stranger.Close()
+	if err := stranger.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AwaitExpiry(t.Context(), "key"); err == nil || !strings.Contains(err.Error(), "no expiry") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpenSaysWhatWasTriedAndWhatToDo(t *testing.T) {
+	redisstore.DiscardClientLog()
+	var config net.ListenConfig
+	silent, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	protected := redistest.Start(t, "--requirepass", "s3cret")
+
+	tests := []struct {
+		name, url string
+		want      []string
+	}{
+		{"refused", "redis://:s3cret@127.0.0.1:1/2", []string{"tried PING at redis://127.0.0.1:1/2", "connection refused", "--redis embedded"}},
+		{"silent", "redis://:s3cret@" + silent.Addr().String(), []string{"no answer within 1s", "--redis embedded"}},
+		{"password missing", protected.URL(), []string{"NOAUTH", "user:password@host"}},
+		{"password wrong", "redis://:s3cretwrong@" + protected.Addr(), []string{"WRONGPASS", "user:password@host"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			target, err := redisstore.ParseTarget(test.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			started := time.Now()
+			_, err = redisstore.Open(t.Context(), redisstore.Options{Target: target, Workers: 50, Name: "cachelab-test"})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%q tells the password", err)
+			}
+			if took := time.Since(started); took > 3*time.Second {
+				t.Errorf("took %v, want at most 3 s", took)
+			}
+		})
+	}
+	t.Run("password right", func(t *testing.T) {
+		target, err := redisstore.ParseTarget("redis://:s3cret@" + protected.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := redisstore.Open(t.Context(), redisstore.Options{Target: target, Workers: 5, Name: "cachelab-test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestConnectionsAreWarmBeforeTheFirstCommand(t *testing.T) {
+	server := redistest.Start(t)
+	var dials int
+	r := open(t, server.Addr(), func(o *redisstore.Options) {
+		o.Workers = 20
+		o.Instrument = func(client *redis.Client) error {
+			if idle := client.PoolStats().IdleConns; idle != 20 {
+				t.Errorf("%d idle connections, want 20", idle)
+			}
+			client.AddHook(dialHook{&dials})
+			return nil
+		}
+	})
+	everyCommand(t, r)
+	if dials != 0 {
+		t.Errorf("%d connections were opened by commands, want 0", dials)
+	}
+}
+
+type dialHook struct{ dials *int }
+
+func (h dialHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		*h.dials++
+		return next(ctx, network, addr)
+	}
+}
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestTargetsAreShownWithoutPassword(t *testing.T) {
+	for text, want := range map[string]string{
+		"auto":                                    "auto",
+		"embedded":                                "embedded",
+		"redis://user:s3cret@localhost:6379/3":    "redis://localhost:6379/3",
+		"rediss://:s3cret@localhost:6380":         "rediss://localhost:6380",
+		"unix://user:s3cret@/tmp/redis.sock?db=2": "unix:///tmp/redis.sock?db=2",
+	} {
+		target, err := redisstore.ParseTarget(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got := target.String(); got != want {
+			t.Errorf("%s is shown as %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "localhost", "http://x", "redis://u:s3cret@h/x"} {
+		if _, err := redisstore.ParseTarget(text); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v, want an error without the password", text, err)
+		}
+	}
+	if got := redisstore.RedactURL("redis://u:s3@cret@h:1/x"); got != "redis://***@h:1/x" {
+		t.Errorf("redacted: %s", got)
+	}
+}
