@@ -34,9 +34,10 @@ race: ## the tests with the race detector (needs a C compiler)
 soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers
 	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli
 
-bench: ## cost of a Get, wake lag and commands per request, on a real Redis
-	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench BenchmarkGet ./app/lab
-	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench BenchmarkWait -benchtime 20x ./app/lab
+bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
+	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
+	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
+	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench LoadCPU -benchtime 3x ./app/cli
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }

@@ -12,13 +12,13 @@ import (
 // 50 and 500 waiters on a 250 ms fill ("make bench"): the value is seen within 50 ms at under 12 commands a
 // request.
 const (
-	firstPause = 15 * time.Millisecond    // 10 to 20 ms with the jitter
-	pauseGrows = 1.5                      //
-	pauseTop   = 37500 * time.Microsecond // 25 to 50 ms
-	lateTop    = 75 * time.Millisecond    // 50 to 100 ms, from lateAfter on
+	firstPause = 15 * time.Millisecond // 11 to 19 ms with the jitter
+	pauseGrows = 1.5
+	pauseTop   = 40 * time.Millisecond // 30 to 50 ms
+	lateTop    = 80 * time.Millisecond // 60 to 100 ms, from lateAfter on
 	lateAfter  = time.Second
 	// pauseJitter spreads the waiters: without it they would all read in step.
-	pauseJitter = 1.0 / 3
+	pauseJitter = 0.25
 	// lockRetry is how old a waiter's last lock attempt must be before it tries again. A poll that misses
 	// while the lock is free means that the winner failed; this is what that costs at most.
 	lockRetry = 100 * time.Millisecond

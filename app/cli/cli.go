@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -139,6 +140,7 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	if s.json == "-" {
 		screen = p.Stderr
 	}
+	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
 	terminal := report.NewTerminal(screen, p.Environ)
 	for _, w := range s.warnings() {
 		terminal.Warn(w)
@@ -171,6 +173,15 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 		}
 	}
 	return err
+}
+
+// version is the module's, or that of the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
 }
 
 func writeJSON(p Process, where string, array bool, runs []report.Run) (err error) {

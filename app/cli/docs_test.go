@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,16 +23,31 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-func TestReadmeHasEachFlagWithItsDefault(t *testing.T) {
+var update = flag.Bool("update", false, "write the README's table of flags anew")
+
+func TestReadmeHasTheFlagsAsTheyAre(t *testing.T) {
+	const head = "| flag | default | meaning |\n| --- | --- | --- |\n"
 	text := readme(t)
+	before, rest, found := strings.Cut(text, head)
+	_, after, found2 := strings.Cut(rest, "\n\n")
+	if !found || !found2 {
+		t.Fatal("the README has no table of flags")
+	}
+	var table strings.Builder
 	for _, f := range cli.Flags() {
-		row := fmt.Sprintf("| `--%s` | `%s` | %s |\n", f.Name, f.DefValue, f.Usage)
-		if f.DefValue == "" {
-			row = strings.Replace(row, "``", "", 1)
+		value := f.DefValue
+		if value != "" {
+			value = "`" + value + "`"
 		}
-		if !strings.Contains(text, row) {
-			t.Errorf("the README has no row\n%s", row)
+		fmt.Fprintf(&table, "| `--%s` | %s | %s |\n", f.Name, value, f.Usage)
+	}
+	want := before + head + table.String() + "\n" + after
+	if *update {
+		if err := os.WriteFile(filepath.Join(top, "README.md"), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
+	} else if text != want {
+		t.Errorf("the README's table of flags is stale: go test ./app/cli -run Readme -update\nwant:\n%s", &table)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"cachelab/app/backend"
 	"cachelab/app/lab"
 	"cachelab/app/redisstore"
+	"cachelab/telemetry"
 )
 
 // settings are the flags of a run and the variables of the same names. A flag wins over its variable, the
@@ -82,6 +84,10 @@ func newSettings(d defaults) *settings {
 	add(s, "seed", "1", "seed of the backend's jitter and of failures in percent", &s.Backend.Seed, seed)
 	add(s, "redis", "auto", "auto (localhost:6379 if it answers, else embedded), embedded, or a URL", &s.Redis,
 		redisstore.ParseTarget).secret = true
+	add(s, "telemetry", "auto", "auto (traces and metrics where somebody listens), on, or off; OTEL_* variables are obeyed", &s.Telemetry,
+		telemetry.ParseSwitch)
+	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL)
+	add(s, "grafana-url", "http://localhost:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL)
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
@@ -172,6 +178,14 @@ func (s *settings) warnings() []string {
 }
 
 func text(s string) (string, error) { return s, nil }
+
+func pageURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" {
+		return s, errors.New("want a URL like http://localhost:3000")
+	}
+	return s, nil
+}
 
 func boolean(s string) (bool, error) {
 	value, err := strconv.ParseBool(s)

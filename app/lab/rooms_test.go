@@ -15,7 +15,9 @@ var mayImport = map[string][]string{
 	"cachelab/app/embedded":   {},
 	"cachelab/app/redisstore": {},
 	"cachelab/app/events":     {"cachelab/app/cache", "cachelab/app/herd"},
-	"cachelab/app/report":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/events", "cachelab/app/redisstore"},
+	"cachelab/app/observe":    {"cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
+	"cachelab/app/report":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
+	"cachelab/telemetry":      {},
 }
 
 func TestRoomsImportOneWay(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/app/redisstore"
+	"cachelab/telemetry"
 )
 
 // Run is everything that is told of one run. Its JSON is part of the contract: see the README.
@@ -38,6 +39,9 @@ type Run struct {
 	WakeLag  Milliseconds          `json:"wake_lag_ms"`
 
 	RedisCommands RedisCommands `json:"redis_commands"`
+
+	Spans    telemetry.SpanCounts `json:"spans"`
+	TraceIDs [][]string           `json:"trace_ids"` // a list for each round, an id for each slice of 50 workers
 
 	Verdict  herd.Verdict `json:"verdict"`
 	Error    string       `json:"error,omitempty"` // why the run ended early
@@ -81,6 +85,8 @@ type Facts struct {
 	ID, Mode, Redis string
 	BackendPeak     int
 	RedisCommands   RedisCommands
+	Spans           telemetry.SpanCounts
+	TraceIDs        [][]string
 	Verdict         herd.Verdict
 	Err             error // why the run ended early
 	Started         time.Time
@@ -106,6 +112,8 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		Latency:        milliseconds(l.Latency),
 		WakeLag:        milliseconds(l.WakeLag),
 		RedisCommands:  f.RedisCommands,
+		Spans:          f.Spans,
+		TraceIDs:       [][]string{},
 		Verdict:        f.Verdict,
 		Overhead:       (f.Duration - l.InRounds - l.Expiring).Seconds(),
 		Started:        f.Started,
@@ -113,6 +121,9 @@ func NewRun(l herd.Ledger, f Facts) Run {
 	}
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]
+	}
+	if f.Spans.Ended > 0 {
+		r.TraceIDs = f.TraceIDs
 	}
 	if f.Err != nil {
 		r.Error = f.Err.Error()

@@ -78,6 +78,43 @@ func (t *Terminal) Summary(r Run, firstError error) {
 	t.println(verdictLine(r))
 }
 
+// Links are the addresses of the pages that show a run.
+type Links struct{ Jaeger, Grafana string }
+
+// maxLinks is how many rounds are linked to.
+const maxLinks = 10
+
+// Delivery prints where to look at a run whose spans were delivered, and what was not delivered.
+func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
+	if r.Spans.Ended > 0 {
+		t.println(fmt.Sprintf("spans: %d ended, %d exported, %d dropped", r.Spans.Ended, r.Spans.Exported, r.Spans.Dropped))
+	}
+	if r.Spans.Dropped > 0 {
+		t.Warn("spans were dropped: the traces of this run are incomplete")
+	}
+	if undelivered != nil {
+		for line := range strings.Lines(undelivered.Error()) {
+			t.Warn("not delivered: " + strings.TrimSpace(line))
+		}
+	}
+	if r.Spans.Exported == 0 {
+		return
+	}
+	t.println("where to look:")
+	for i, ids := range r.TraceIDs {
+		if i == maxLinks {
+			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
+			break
+		}
+		line := fmt.Sprintf("  round %d  %s/trace/%s", i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
+		if len(ids) > 1 {
+			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
+		}
+		t.println(line)
+	}
+	t.println("  Grafana  " + strings.TrimSuffix(links.Grafana, "/") + "/d/thundering-herd")
+}
+
 func verdictLine(r Run) string {
 	if r.Verdict.OK {
 		return bold.Render("verdict: ") + green.Render("ok") + ", " + r.Verdict.Text

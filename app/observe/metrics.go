@@ -1,0 +1,211 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+	"cachelab/telemetry"
+)
+
+// Gauges are what the backend tells when it is asked.
+type Gauges struct {
+	RecentPeak func() int // most in flight since it was asked last
+	Queued     func() int
+}
+
+// instruments are the metrics of the lab. Counters are added up from the workers' results, so that what is exported
+// is what the ledger holds.
+type instruments struct {
+	counters []counter
+	requests map[cache.Outcome]series
+	rounds   series
+
+	requestDuration, waitDuration, backendDuration metric.Float64Histogram
+	outcome                                        map[cache.Outcome]metric.MeasurementOption
+	result                                         map[string]metric.MeasurementOption
+	mode                                           metric.MeasurementOption
+
+	active, verdict, workers metric.Int64Gauge
+	latency                  metric.Float64Gauge
+	modeName                 string
+}
+
+// counter is one series, and how to find its count in a worker's.
+type counter struct {
+	series
+	of func(cache.Counts) int
+}
+
+// series is a counter with its attributes.
+type series struct {
+	instrument metric.Int64Counter
+	attributes metric.MeasurementOption
+}
+
+// add counts without a context: exemplars belong on the latencies.
+func (s series) add(n int) { s.instrument.Add(context.Background(), int64(n), s.attributes) }
+
+// The results of counters: small closed sets.
+const (
+	resultHit, resultMiss         = "hit", "miss"
+	resultAcquired, resultHeld    = "acquired", "held"
+	resultReleased, resultLost    = "released", "lost"
+	resultOK, resultError         = "ok", "error"
+	resultExported, resultDropped = "exported", "dropped"
+)
+
+func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instruments, error) {
+	meter := t.MeterProvider.Meter(telemetry.Service)
+	m := &instruments{
+		modeName: mode,
+		requests: map[cache.Outcome]series{},
+		outcome:  map[cache.Outcome]metric.MeasurementOption{},
+		result:   map[string]metric.MeasurementOption{},
+	}
+	var errs []error
+	keep := func(err error) { errs = append(errs, err) }
+	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(more, telemetry.Mode.String(mode))...))
+	}
+	// new makes a series and reports it as 0: the first increment must not be the first sample.
+	newSeries := func(name, description, unit string, more ...attribute.KeyValue) series {
+		c, err := meter.Int64Counter(name, metric.WithDescription(description), metric.WithUnit(unit))
+		keep(err)
+		s := series{c, with(more...)}
+		s.add(0)
+		return s
+	}
+	count := func(of func(cache.Counts) int, name, description, unit string, more ...attribute.KeyValue) {
+		m.counters = append(m.counters, counter{newSeries(name, description, unit, more...), of})
+	}
+	result := telemetry.Result.String
+
+	gets := "replies to GET"
+	count(func(c cache.Counts) int { return c.Hits }, telemetry.MetricGets, gets, "{reply}", result(resultHit))
+	count(func(c cache.Counts) int { return c.Misses }, telemetry.MetricGets, gets, "{reply}", result(resultMiss))
+	attempts := "attempts to take the fill lock"
+	count(func(c cache.Counts) int { return c.Acquired }, telemetry.MetricLockAttempts, attempts, "{attempt}", result(resultAcquired))
+	count(func(c cache.Counts) int { return c.Held }, telemetry.MetricLockAttempts, attempts, "{attempt}", result(resultHeld))
+	count(func(c cache.Counts) int { return c.Rechecked }, telemetry.MetricLockRechecks, "re-checks under the lock that found the value", "{check}")
+	releases := "releases of the fill lock"
+	count(func(c cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, releases, "{release}", result(resultReleased))
+	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, releases, "{release}", result(resultLost))
+	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts, "waiters past their limit", "{waiter}")
+	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls, "GETs of waiters", "{poll}")
+	calls := "backend calls"
+	count(func(c cache.Counts) int { return c.BackendCalls - c.BackendErrors }, telemetry.MetricBackendCalls, calls, "{call}", result(resultOK))
+	count(func(c cache.Counts) int { return c.BackendErrors }, telemetry.MetricBackendCalls, calls, "{call}", result(resultError))
+	count(func(c cache.Counts) int { return c.Expiries }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")
+	m.rounds = newSeries(telemetry.MetricRounds, "rounds that took place", "{round}")
+	for _, o := range cache.Outcomes() {
+		outcome := telemetry.Outcome.String(string(o))
+		m.requests[o] = newSeries(telemetry.MetricRequests, "requests by how they ended", "{request}", outcome)
+		m.outcome[o] = with(outcome)
+	}
+	for _, r := range []string{resultOK, resultError} {
+		m.result[r] = with(result(r))
+	}
+	m.mode = with()
+
+	histogram := func(name, description string) metric.Float64Histogram {
+		h, err := meter.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"),
+			metric.WithExplicitBucketBoundaries(telemetry.Buckets()...))
+		keep(err)
+		return h
+	}
+	m.requestDuration = histogram(telemetry.MetricRequestDuration, "time from a worker's request to its answer")
+	m.waitDuration = histogram(telemetry.MetricWaitDuration, "time that a waiter waited for the fill")
+	m.backendDuration = histogram(telemetry.MetricBackendDuration, "time of a backend call, queueing included")
+
+	gauge := func(name, description, unit string) metric.Int64Gauge {
+		g, err := meter.Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+		keep(err)
+		return g
+	}
+	m.active = gauge(telemetry.MetricRunActive, "1 during a run, 0 at its end", "1")
+	m.verdict = gauge(telemetry.MetricRunVerdict, "at the end: 1 if the run did what its mode promises, else 0", "1")
+	m.workers = gauge(telemetry.MetricWorkers, "workers of the herd", "{worker}")
+	var err error
+	m.latency, err = meter.Float64Gauge(telemetry.MetricRunLatency, metric.WithUnit("s"),
+		metric.WithDescription("the ledger's exact quantiles of the request latency, at the end"))
+	keep(err)
+
+	observed := func(name, description, unit string, value func() int) {
+		_, err := meter.Int64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit),
+			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+				o.Observe(int64(value()), m.mode)
+				return nil
+			}))
+		keep(err)
+	}
+	observed(telemetry.MetricBackendPeak, "most backend calls in flight since the last export", "{call}", gauges.RecentPeak)
+	observed(telemetry.MetricBackendQueued, "backend calls that queue for capacity", "{call}", gauges.Queued)
+
+	exported, dropped := with(result(resultExported)), with(result(resultDropped))
+	_, err = meter.Int64ObservableCounter(telemetry.MetricSpans, metric.WithDescription("spans by what became of them"), metric.WithUnit("{span}"),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			spans := t.Spans()
+			o.Observe(int64(spans.Exported), exported)
+			o.Observe(int64(spans.Dropped), dropped)
+			return nil
+		}))
+	keep(err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("set up the metrics: %w", err)
+	}
+	return m, nil
+}
+
+// response counts one worker's results. The context holds its span, which becomes the exemplar.
+func (m *instruments) response(ctx context.Context, r herd.Response) {
+	for _, c := range m.counters {
+		if n := c.of(r.Counts); n > 0 {
+			c.add(n)
+		}
+	}
+	m.requests[r.Outcome].add(1)
+	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
+}
+
+func (m *instruments) round() { m.rounds.add(1) }
+
+func (m *instruments) call(ctx context.Context, d time.Duration, err error) {
+	result := resultOK
+	if err != nil {
+		result = resultError
+	}
+	m.backendDuration.Record(ctx, d.Seconds(), m.result[result])
+}
+
+func (m *instruments) wait(ctx context.Context, d time.Duration) {
+	m.waitDuration.Record(ctx, d.Seconds(), m.mode)
+}
+
+// Begin reports that the run is active.
+func (b *Bridge) Begin(workers int) {
+	b.metrics.active.Record(context.Background(), 1, b.metrics.mode)
+	b.metrics.workers.Record(context.Background(), int64(workers), b.metrics.mode)
+}
+
+// Finish reports the end of the run: the ledger's exact latencies and the verdict.
+func (b *Bridge) Finish(l herd.Ledger, v herd.Verdict) {
+	m, ctx := b.metrics, context.Background()
+	m.active.Record(ctx, 0, m.mode)
+	ok := int64(0)
+	if v.OK {
+		ok = 1
+	}
+	m.verdict.Record(ctx, ok, m.mode)
+	for quantile, d := range map[string]time.Duration{
+		"p50": l.Latency.P50, "p95": l.Latency.P95, "p99": l.Latency.P99, "max": l.Latency.Max,
+	} {
+		m.latency.Record(ctx, d.Seconds(), metric.WithAttributes(telemetry.Mode.String(m.modeName), telemetry.Quantile.String(quantile)))
+	}
+}

@@ -1,0 +1,232 @@
+// Package observe is the bridge from the domain to telemetry: decorators and probes that turn what happens into
+// spans and metrics. The domain does not know of it.
+package observe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+	"cachelab/telemetry"
+)
+
+// sliceSize is how many workers share one trace: Jaeger's page gets slow above about 2,000 spans, and a worker
+// that waits for a fill of 250 ms makes about 15.
+const sliceSize = 50
+
+// Bridge observes one run.
+type Bridge struct {
+	tracer  trace.Tracer
+	metrics *instruments
+	mode    string
+	run     string
+
+	mu       sync.Mutex // guards all below
+	waiters  map[string]int
+	traceIDs [][]string
+}
+
+// New returns a bridge to t for a run. The gauges are asked at each push.
+func New(t *telemetry.Telemetry, mode, run string, gauges Gauges) (*Bridge, error) {
+	m, err := newInstruments(t, mode, gauges)
+	if err != nil {
+		return nil, err
+	}
+	return &Bridge{
+		tracer:  t.TracerProvider.Tracer(telemetry.Service),
+		metrics: m,
+		mode:    mode,
+		run:     run,
+		waiters: map[string]int{},
+	}, nil
+}
+
+// TraceIDs returns the ids of the traces so far: a list for each round, an id for each slice.
+func (b *Bridge) TraceIDs() [][]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.traceIDs
+}
+
+// Observer returns next, observed: a root span for each slice of a round, a span and the metrics for each worker.
+func (b *Bridge) Observer(next herd.Observer) herd.Observer { return observer{next, b} }
+
+type observer struct {
+	next herd.Observer
+	*Bridge
+}
+
+type rootsKey struct{}
+
+func (o observer) Round(ctx context.Context, round herd.Round) (context.Context, func(herd.RoundSummary)) {
+	ctx, end := o.next.Round(ctx, round)
+	roots := o.startRoots(ctx, round)
+	return context.WithValue(ctx, rootsKey{}, roots), func(s herd.RoundSummary) {
+		verdict := "invariant broken"
+		if s.BackendCalls == s.Expiries {
+			verdict = "invariant held"
+		}
+		for _, root := range roots {
+			root.SetAttributes(telemetry.BackendCalls.Int(s.BackendCalls), telemetry.Expiries.Int(s.Expiries),
+				telemetry.Waiters.Int(s.Outcomes[cache.Waited]), telemetry.Verdict.String(verdict))
+			root.End()
+		}
+		o.metrics.round()
+		end(s)
+	}
+}
+
+// startRoots starts a trace for each slice, and links each to the first.
+func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span {
+	var roots []trace.Span
+	var ids []string
+	for slice := range (round.Workers + sliceSize - 1) / sliceSize {
+		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
+			telemetry.Mode.String(b.mode), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
+			telemetry.Slice.Int(slice), telemetry.Workers.Int(round.Workers))}
+		if slice > 0 {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: roots[0].SpanContext()}))
+		}
+		_, root := b.tracer.Start(ctx, telemetry.RoundSpan(b.mode), options...)
+		roots = append(roots, root)
+		if id := root.SpanContext().TraceID(); id.IsValid() {
+			ids = append(ids, id.String())
+		}
+	}
+	if len(ids) > 0 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.traceIDs = append(b.traceIDs, ids)
+	}
+	return roots
+}
+
+func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
+	ctx, end := o.next.Worker(ctx, worker)
+	if roots, ok := ctx.Value(rootsKey{}).([]trace.Span); ok {
+		ctx = trace.ContextWithSpan(ctx, roots[(worker.Number-1)/sliceSize])
+	}
+	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Number.Int(worker.Number)))
+	return ctx, func(r herd.Response) {
+		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
+		fail(span, r.Err)
+		o.metrics.response(ctx, r)
+		span.End()
+		end(r)
+	}
+}
+
+func fail(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+// Store returns next, observed. The spans of commands are the Redis client's; what only the domain knows is
+// added here: which GET is the re-check, and which winner a waiter waits for.
+func (b *Bridge) Store(next cache.Store) cache.Store { return store{next, b} }
+
+type store struct {
+	cache.Store
+	*Bridge
+}
+
+func (s store) Get(ctx context.Context, key string) (string, bool, error) {
+	if cache.ReadOf(ctx) == cache.Recheck {
+		ctx = telemetry.WithCommandAttributes(ctx, telemetry.Recheck.Bool(true))
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
+	holder, err := s.Store.Lock(ctx, key, token, ttl)
+	if w, ok := ctx.Value(waitKey{}).(*waiting); ok && err == nil && holder != token {
+		s.waitsFor(w, holder)
+	}
+	return holder, err
+}
+
+// Loader returns next, observed: a span and a duration for each backend call.
+func (b *Bridge) Loader(next cache.Loader) cache.Loader { return loader{next, b} }
+
+type loader struct {
+	next cache.Loader
+	*Bridge
+}
+
+func (l loader) Load(ctx context.Context, key string) (string, error) {
+	ctx, span := l.tracer.Start(ctx, telemetry.SpanBackendCall)
+	defer span.End()
+	started := time.Now()
+	value, err := l.next.Load(ctx, key)
+	fail(span, err)
+	l.metrics.call(ctx, time.Since(started), err)
+	return value, err
+}
+
+// DescribeCall adds to the span of a backend call what only the backend knows: the call's number, how long it
+// queued, and how many were in flight when it came. The context is the one that Load was called with.
+func (b *Bridge) DescribeCall(ctx context.Context, number, inFlight int, queued time.Duration) {
+	trace.SpanFromContext(ctx).SetAttributes(telemetry.CallNumber.Int(number), telemetry.InFlight.Int(inFlight),
+		telemetry.Queued.Float64(milliseconds(queued)))
+}
+
+// Probe returns next, observed: the spans MISS and wait for fill.
+func (b *Bridge) Probe(next cache.Probe) cache.Probe { return probe{next, b} }
+
+type probe struct {
+	next cache.Probe
+	*Bridge
+}
+
+type (
+	missKey struct{}
+	waitKey struct{}
+
+	// missing is a request between its miss and its answer. Only its own goroutine uses it.
+	missing struct {
+		span  trace.Span
+		token string // of its latest lock attempt
+	}
+	// waiting is a request that waits for a fill.
+	waiting struct {
+		span   trace.Span
+		linked []string // the tokens of the winners that it waited for
+	}
+)
+
+func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result)) {
+	ctx, end := p.next.Miss(ctx, key)
+	ctx, span := p.tracer.Start(ctx, telemetry.SpanMiss)
+	m := &missing{span: span}
+	return context.WithValue(ctx, missKey{}, m), func(r cache.Result) {
+		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
+		if r.Acquired > 0 {
+			attributes = append(attributes, telemetry.Waiters.Int(p.takeWaiters(m.token)))
+		}
+		span.SetAttributes(attributes...)
+		span.End()
+		end(r)
+	}
+}
+
+func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result)) {
+	ctx, end := p.next.Wait(ctx, holder)
+	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
+	w := &waiting{span: span}
+	p.waitsFor(w, holder)
+	return context.WithValue(ctx, waitKey{}, w), func(r cache.Result) {
+		span.SetAttributes(telemetry.Polls.Int(r.Polls), telemetry.Waited.Float64(milliseconds(r.Waited)))
+		span.End()
+		p.metrics.wait(ctx, r.Waited)
+		end(r)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,71 @@
+package observe
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"cachelab/app/cache"
+)
+
+// NewToken makes the lock's token: random, and followed by the trace context of the winner's MISS span in the form
+// of a W3C traceparent. Whoever finds the token in Redis, in this process or another, can link to the fill that
+// it waits for. The domain takes it as it is.
+func (b *Bridge) NewToken(ctx context.Context) string {
+	token := cache.RandomToken(ctx)
+	m, ok := ctx.Value(missKey{}).(*missing)
+	if !ok {
+		return token
+	}
+	if sc := m.span.SpanContext(); sc.IsValid() {
+		token += "." + "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
+	}
+	m.token = token
+	return token
+}
+
+// spanOf reads the trace context out of a token. It is invalid if there is none, as in the token of a process
+// without telemetry.
+func spanOf(token string) trace.SpanContext {
+	_, traceparent, _ := strings.Cut(token, ".")
+	parts := strings.Split(traceparent, "-")
+	if len(parts) != 4 {
+		return trace.SpanContext{}
+	}
+	traceID, err := trace.TraceIDFromHex(parts[1])
+	if err != nil {
+		return trace.SpanContext{}
+	}
+	spanID, err := trace.SpanIDFromHex(parts[2])
+	if err != nil {
+		return trace.SpanContext{}
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
+}
+
+// waitsFor links a waiter to the winner whose token it found in the lock, once to each, and counts it there.
+func (b *Bridge) waitsFor(w *waiting, holder string) {
+	if holder == "" || slices.Contains(w.linked, holder) {
+		return
+	}
+	w.linked = append(w.linked, holder)
+	if sc := spanOf(holder); sc.IsValid() {
+		w.span.AddLink(trace.Link{SpanContext: sc})
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters[holder]++
+}
+
+// takeWaiters returns how many waiters of this process have found the token so far.
+func (b *Bridge) takeWaiters(token string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.waiters[token]
+	delete(b.waiters, token)
+	return n
+}

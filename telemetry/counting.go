@@ -1,0 +1,115 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// SpanCounts say what became of the run's spans. Dropped is known when they are flushed: then Ended =
+// Exported + Dropped.
+type SpanCounts struct {
+	Ended    int `json:"ended"`
+	Exported int `json:"exported"`
+	Dropped  int `json:"dropped"`
+}
+
+// counter counts spans at both ends of the batch processor, which drops silently when its queue is full. It is
+// a SpanProcessor for the near end, and wraps the exporter at the far one.
+type counter struct {
+	next            sdktrace.SpanExporter
+	ended, exported atomic.Int64
+	closed          atomic.Bool // nothing is exported any more
+	flushed         atomic.Bool // the counts are final
+	failure         atomic.Pointer[error]
+}
+
+func (c *counter) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (c *counter) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.SpanContext().IsSampled() {
+		c.ended.Add(1)
+	}
+}
+func (c *counter) ForceFlush(context.Context) error { return nil }
+
+// counts takes whatever was not exported when the processor was shut down as dropped.
+func (c *counter) counts() SpanCounts {
+	n := SpanCounts{Exported: int(c.exported.Load())}
+	n.Ended = int(c.ended.Load())
+	if c.flushed.Load() {
+		n.Dropped = n.Ended - n.Exported
+	}
+	return n
+}
+
+// ExportSpans implements [sdktrace.SpanExporter]. An error is remembered, not returned: the batch processor
+// would only log it.
+func (c *counter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if c.closed.Load() {
+		return nil
+	}
+	err := c.next.ExportSpans(ctx, spans)
+	if err != nil {
+		c.failure.CompareAndSwap(nil, &err)
+		rejected, partial := rejectedSpans(err)
+		if !partial {
+			return nil
+		}
+		c.exported.Add(-int64(rejected))
+	}
+	c.exported.Add(int64(len(spans)))
+	return nil
+}
+
+// Shutdown implements both interfaces; the exporter is shut down by [Telemetry.Shutdown].
+func (c *counter) Shutdown(context.Context) error { return nil }
+
+// err is the first failure.
+func (c *counter) err() error {
+	if failure := c.failure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
+}
+
+// partialSuccess is how the OTLP exporters tell that the receiver accepted a batch, but for some spans. Their
+// error type is internal, so there is only its text.
+var partialSuccess = regexp.MustCompile(`OTLP partial success: .*\((\d+) spans rejected\)`)
+
+func rejectedSpans(err error) (n int, partial bool) {
+	m := partialSuccess.FindStringSubmatch(err.Error())
+	if m == nil {
+		return 0, false
+	}
+	n, _ = strconv.Atoi(m[1])
+	return n, true
+}
+
+// flush shuts the batch processor down, which exports what it holds, and goes on for as long as that makes
+// progress: a slow receiver gets all, one that stopped answering costs no more than patience.
+func (c *counter) flush(ctx context.Context, processor sdktrace.SpanProcessor, patience time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.flushed.Store(true)
+	done := make(chan error, 1)
+	go func() { done <- processor.Shutdown(ctx) }()
+
+	for last := c.exported.Load(); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(patience):
+			exported := c.exported.Load()
+			if exported == last {
+				c.closed.Store(true)
+				return fmt.Errorf("no span was accepted for %v", patience)
+			}
+			last = exported
+		}
+	}
+}

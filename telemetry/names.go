@@ -1,0 +1,93 @@
+package telemetry
+
+import "go.opentelemetry.io/otel/attribute"
+
+// Every name that the lab gives to a span, an attribute or a metric is in this file. Dashboards, alert rules and
+// tests take them from here.
+
+// Service is the default of service.name; OTEL_SERVICE_NAME changes it.
+const Service = "cachelab"
+
+// Spans. Those of a round are named after the mode too: "round broken".
+const (
+	SpanRound       = "round"
+	SpanWorker      = "worker"
+	SpanGet         = "GET"
+	SpanMiss        = "MISS"
+	SpanLock        = "SET NX PX"
+	SpanBackendCall = "backend call"
+	SpanSet         = "SET"
+	SpanDel         = "DEL"
+	SpanWait        = "wait for fill"
+)
+
+// RoundSpan is the name of a round's root span.
+func RoundSpan(mode string) string { return SpanRound + " " + mode }
+
+// Attributes of spans.
+const (
+	Mode    = attribute.Key("mode")    // also of every metric
+	Run     = attribute.Key("run")     // the run's id
+	Round   = attribute.Key("round")   // from 1
+	Slice   = attribute.Key("slice")   // of the round's workers, from 0
+	Workers = attribute.Key("workers") // of the round, in all slices
+	Number  = attribute.Key("number")  // of the worker, from 1
+	Outcome = attribute.Key("outcome") // also of metrics
+
+	// At the end of a round, on its root spans.
+	BackendCalls = attribute.Key("backend_calls")
+	Expiries     = attribute.Key("expiries")
+	Waiters      = attribute.Key("waiters") // on a winner's MISS: those that saw its token, as far as known
+	Verdict      = attribute.Key("verdict")
+
+	CacheHit     = attribute.Key("cache.hit")
+	Recheck      = attribute.Key("recheck") // the winner's second GET
+	LockAcquired = attribute.Key("lock.acquired")
+	LockReleased = attribute.Key("lock.released")
+	TTL          = attribute.Key("ttl_ms")
+	EndedCycle   = attribute.Key("ended_cycle") // this SET ended an expiry cycle
+	Polls        = attribute.Key("polls")
+	Waited       = attribute.Key("waited_ms")
+
+	CallNumber = attribute.Key("call")
+	Queued     = attribute.Key("queued_ms")
+	InFlight   = attribute.Key("in_flight")
+)
+
+// Attributes of metrics beside mode and outcome.
+const (
+	Result   = attribute.Key("result")
+	Quantile = attribute.Key("quantile")
+	Command  = attribute.Key("command")
+)
+
+// Metrics.
+const (
+	MetricGets            = "cachelab.gets"
+	MetricLockAttempts    = "cachelab.lock.attempts"
+	MetricLockRechecks    = "cachelab.lock.rechecks"
+	MetricLockReleases    = "cachelab.lock.releases"
+	MetricLockTimeouts    = "cachelab.lock.timeouts"
+	MetricPolls           = "cachelab.polls"
+	MetricBackendCalls    = "cachelab.backend.calls"
+	MetricBackendPeak     = "cachelab.backend.in_flight.peak"
+	MetricBackendQueued   = "cachelab.backend.queued"
+	MetricBackendDuration = "cachelab.backend.duration"
+	MetricRequests        = "cachelab.requests"
+	MetricRequestDuration = "cachelab.request.duration"
+	MetricWaitDuration    = "cachelab.wait.duration"
+	MetricExpiries        = "cachelab.expiries"
+	MetricRounds          = "cachelab.rounds"
+	MetricRunActive       = "cachelab.run.active"
+	MetricRunVerdict      = "cachelab.run.verdict"
+	MetricRunLatency      = "cachelab.run.latency"
+	MetricWorkers         = "cachelab.workers"
+	MetricRedisCommands   = "cachelab.redis.commands"
+	MetricSpans           = "cachelab.spans"
+)
+
+// Metrics of redisotel whose buckets the lab sets.
+const (
+	metricPoolCreateTime = "db.client.connections.create_time"
+	metricPoolUseTime    = "db.client.connections.use_time"
+)

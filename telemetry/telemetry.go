@@ -1,0 +1,316 @@
+// Package telemetry sets OpenTelemetry up for one run: traces and metrics, both counted, with one Shutdown. It
+// knows OpenTelemetry and the Redis client's instrumentation, and nothing of the lab but the names in names.go.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/runtime"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	"go.opentelemetry.io/otel/trace"
+	nooptrace "go.opentelemetry.io/otel/trace/noop"
+)
+
+// Switch is the user's wish for telemetry.
+type Switch string
+
+// The wishes.
+const (
+	Auto Switch = "auto" // where somebody listens
+	On   Switch = "on"   // nobody listening is an error
+	Off  Switch = "off"
+)
+
+// ParseSwitch reads auto, on or off.
+func ParseSwitch(text string) (Switch, error) {
+	switch s := Switch(text); s {
+	case Auto, On, Off:
+		return s, nil
+	}
+	return "", errors.New("want auto, on or off")
+}
+
+// Options say what to set up.
+type Options struct {
+	Switch  Switch
+	Run     string // the run's id, service.instance.id
+	Version string
+	// Lookup is os.LookupEnv: the OTEL_* variables are obeyed.
+	Lookup func(string) (string, bool)
+	// Console is where the exporters of OTEL_*_EXPORTER=console write.
+	Console io.Writer
+	// Spans and Reader, if set, get what the exporters get, and are there without any receiver.
+	Spans  sdktrace.SpanProcessor
+	Reader sdkmetric.Reader
+}
+
+const (
+	// queueSize holds what 10,000 workers make in a round, about 200,000 spans. The batch processor's own
+	// default of 2,048 drops most of a herd, silently. An empty place costs 16 bytes.
+	queueSize = 1 << 19
+	batchSize = 2048
+	batchWait = 200 * time.Millisecond
+	// pushInterval is the second of the dashboards. OTEL_METRIC_EXPORT_INTERVAL changes it.
+	pushInterval = time.Second
+	// How long a shutdown waits for a receiver that has stopped accepting; together less than 2 s.
+	spansPatience   = time.Second
+	metricsPatience = 700 * time.Millisecond
+)
+
+// Telemetry is the telemetry of one run. Make one with [Start], and Shutdown it.
+type Telemetry struct {
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Notices are for the user: what was left out, and why.
+	Notices []string
+
+	spans     *counter // nil without export of traces
+	processor sdktrace.SpanProcessor
+	tracer    *sdktrace.TracerProvider // nil without traces
+	meter     *sdkmetric.MeterProvider // nil without metrics
+	metrics   *metricCounter           // nil without export of metrics
+}
+
+// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans and Reader.
+// The error says what to change; it comes before anything is sent.
+func Start(ctx context.Context, o Options) (*Telemetry, error) {
+	env := lookup(o.Lookup)
+	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider()}
+	var spanExporter sdktrace.SpanExporter
+	var metricExporter sdkmetric.Exporter
+	if o.Switch != Off && !strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") {
+		var spansTo, metricsTo *receiver
+		var err, err2 error
+		spanExporter, spansTo, err = newSpanExporter(ctx, env, o.Console)
+		metricExporter, metricsTo, err2 = newMetricExporter(ctx, env, o.Console)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		spansThere, err := t.reach(ctx, o.Switch, spansTo)
+		metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		if !spansThere {
+			spanExporter = nil
+		}
+		if !metricsThere {
+			metricExporter = nil
+		}
+	}
+	if spanExporter == nil && metricExporter == nil && o.Spans == nil && o.Reader == nil {
+		return t, nil
+	}
+	about, err := newResource(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if spanExporter != nil || o.Spans != nil {
+		t.startTraces(about, spanExporter, o.Spans)
+	}
+	if metricExporter != nil || o.Reader != nil {
+		if err := t.startMetrics(about, env, metricExporter, o.Reader); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// reach finds out whether a receiver accepts. A receiver that is absent is an error with On and a notice with
+// Auto; one that answers wrongly is an error if the user named it.
+func (t *Telemetry) reach(ctx context.Context, s Switch, r *receiver) (bool, error) {
+	if r == nil {
+		return true, nil // none is needed
+	}
+	problem := r.probe(ctx)
+	switch {
+	case problem == nil:
+		return true, nil
+	case s == On, !problem.absent && r.variable != "":
+		return false, problem.err
+	}
+	t.Notices = append(t.Notices, fmt.Sprintf("telemetry: no %s, as nothing takes them at %s (make up starts what does)", r.signal, r.endpoint))
+	return false, nil
+}
+
+func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
+	about, err := resource.New(ctx,
+		resource.WithAttributes(semconv.ServiceName(Service), semconv.ServiceVersion(o.Version)),
+		resource.WithHost(), resource.WithProcessPID(), resource.WithProcessExecutableName(),
+		resource.WithProcessRuntimeName(), resource.WithProcessRuntimeVersion(), resource.WithTelemetrySDK(),
+		resource.WithFromEnv(), // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the above
+		resource.WithAttributes(semconv.ServiceInstanceID(o.Run)),
+	)
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, fmt.Errorf("describe this process for telemetry: %w", err)
+	}
+	return about, nil
+}
+
+func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra sdktrace.SpanProcessor) {
+	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
+	if exporter != nil {
+		t.spans = &counter{next: exporter}
+		t.processor = sdktrace.NewBatchSpanProcessor(t.spans, sdktrace.WithMaxQueueSize(queueSize),
+			sdktrace.WithMaxExportBatchSize(batchSize), sdktrace.WithBatchTimeout(batchWait))
+		options = append(options, sdktrace.WithSpanProcessor(t.spans), sdktrace.WithSpanProcessor(t.processor))
+	}
+	if extra != nil {
+		options = append(options, sdktrace.WithSpanProcessor(extra))
+	}
+	t.tracer = sdktrace.NewTracerProvider(options...)
+	t.TracerProvider = t.tracer
+}
+
+func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter sdkmetric.Exporter, extra sdkmetric.Reader) error {
+	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithView(poolViews()...)}
+	if exporter != nil {
+		t.metrics = &metricCounter{Exporter: exporter}
+		every := []sdkmetric.PeriodicReaderOption{sdkmetric.WithTimeout(exportTimeout)}
+		if env.get("OTEL_METRIC_EXPORT_INTERVAL") == "" {
+			every = append(every, sdkmetric.WithInterval(pushInterval))
+		}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(t.metrics, every...)))
+	}
+	if extra != nil {
+		options = append(options, sdkmetric.WithReader(extra))
+	}
+	t.meter = sdkmetric.NewMeterProvider(options...)
+	t.MeterProvider = t.meter
+	if err := runtime.Start(runtime.WithMeterProvider(t.meter), runtime.WithMinimumReadMemStatsInterval(pushInterval)); err != nil {
+		return fmt.Errorf("start the Go runtime's metrics: %w", err)
+	}
+	return nil
+}
+
+// poolViews give redisotel's pool histograms, which are in milliseconds, buckets for a Redis nearby. Its other
+// histograms would repeat the lab's own.
+func poolViews() []sdkmetric.View {
+	buckets := sdkmetric.AggregationExplicitBucketHistogram{
+		Boundaries: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
+	}
+	view := func(name string) sdkmetric.View {
+		return sdkmetric.NewView(sdkmetric.Instrument{Name: name}, sdkmetric.Stream{Aggregation: buckets})
+	}
+	return []sdkmetric.View{view(metricPoolCreateTime), view(metricPoolUseTime)}
+}
+
+// Buckets for durations in seconds: from 0.5 ms, a command, to 10 s, the lock's TTL, and finer around a fill.
+func Buckets() []float64 {
+	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5,
+		0.75, 1, 1.5, 2.5, 5, 10}
+}
+
+// Push sends the metrics as they are now: the zeros before the first round. A receiver that does not take them is
+// told of at the end.
+func (t *Telemetry) Push(ctx context.Context) {
+	if t.metrics == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	if err := t.meter.ForceFlush(limited); err != nil {
+		t.metrics.failure.Store(&err)
+	}
+}
+
+// Spans returns what became of the spans. It is final after [Telemetry.FlushSpans].
+func (t *Telemetry) Spans() SpanCounts {
+	if t.spans == nil {
+		return SpanCounts{}
+	}
+	return t.spans.counts()
+}
+
+// Exporting reports whether traces are sent to somebody.
+func (t *Telemetry) Exporting() bool { return t.spans != nil }
+
+// FlushSpans exports what is left of the spans and ends tracing. A receiver that has stopped accepting is given
+// up after a moment.
+func (t *Telemetry) FlushSpans(ctx context.Context) error {
+	if t.spans == nil {
+		return nil
+	}
+	err := t.spans.flush(ctx, t.processor, spansPatience)
+	if failure := t.spans.err(); failure != nil {
+		err = failure
+	}
+	if err != nil {
+		return fmt.Errorf("export spans: %s", firstLine(err))
+	}
+	return nil
+}
+
+// Shutdown flushes the spans, then the metrics, and ends both. It takes no longer than a moment when the
+// receivers have stopped answering. The error tells what was not delivered; it is no reason to fail the run.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	var errs []error
+	if t.tracer != nil {
+		errs = append(errs, t.FlushSpans(ctx))
+		limited, cancel := context.WithTimeout(ctx, metricsPatience)
+		defer cancel()
+		errs = append(errs, t.tracer.Shutdown(limited))
+		if t.spans != nil {
+			errs = append(errs, t.spans.next.Shutdown(limited))
+		}
+	}
+	if t.meter != nil {
+		limited, cancel := context.WithTimeout(ctx, metricsPatience)
+		defer cancel()
+		err := t.meter.Shutdown(limited)
+		if t.metrics != nil && t.metrics.err() != nil {
+			err = fmt.Errorf("export metrics: %s", firstLine(t.metrics.err()))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// metricCounter remembers a failed export, which the periodic reader would only log.
+type metricCounter struct {
+	sdkmetric.Exporter
+	failure atomic.Pointer[error] // of the latest export; nil when it was accepted
+}
+
+// Export implements [sdkmetric.Exporter].
+func (c *metricCounter) Export(ctx context.Context, data *metricdata.ResourceMetrics) error {
+	if err := c.Exporter.Export(ctx, data); err != nil {
+		c.failure.Store(&err)
+	} else {
+		c.failure.Store(nil)
+	}
+	return nil
+}
+
+func (c *metricCounter) err() error {
+	if failure := c.failure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
+}
+
+// DiscardLog keeps OpenTelemetry's own log off the terminal, and the line that net/http logs when a gRPC server
+// answers it: what matters comes back as errors. The settings are the process's; call it once, early.
+func DiscardLog() {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	log.SetOutput(io.Discard)
+}
+
+// Namespace returns the attributes of the database that a Redis client is connected to.
+func namespace(db int) attribute.KeyValue { return semconv.DBNamespace(strconv.Itoa(db)) }

@@ -1,0 +1,290 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"cachelab/telemetry"
+	"cachelab/telemetry/otlptest"
+)
+
+// env is an environment for a test.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+func start(t *testing.T, s telemetry.Switch, pairs ...string) *telemetry.Telemetry {
+	t.Helper()
+	tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: s, Run: "run-1", Version: "v1", Lookup: env(pairs...), Console: &bytes.Buffer{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tel
+}
+
+// burst ends n spans, as fast as it can.
+func burst(tracer trace.Tracer, n int) {
+	for range n {
+		_, span := tracer.Start(context.Background(), "span")
+		span.End()
+	}
+}
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// P6. The red half: the SDK's own defaults lose most of a burst, and say nothing.
+func TestABurstIsLostByTheDefaultsAndNotByTheLab(t *testing.T) {
+	const spans = 20_001
+	receiver := otlptest.Start(t)
+	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(receiver.URL+"/v1/traces"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
+	burst(provider.Tracer("test"), spans)
+	if err := provider.Shutdown(t.Context()); err != nil {
+		t.Fatalf("the defaults said something: %v", err)
+	}
+	if got := len(receiver.Spans()); got >= spans {
+		t.Errorf("the defaults delivered all %d spans: this test is no longer needed", got)
+	}
+
+	receiver = otlptest.Start(t)
+	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	burst(tel.TracerProvider.Tracer("test"), spans)
+	if err := tel.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	equal(t, "received", len(receiver.Spans()), spans)
+	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: spans, Exported: spans})
+}
+
+func TestAPartialSuccessCountsAsDropped(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	receiver.RejectSpans(7)
+	burst(tel.TracerProvider.Tracer("test"), 100)
+	if err := tel.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "7 spans rejected") {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: 100, Exported: 93, Dropped: 7})
+}
+
+// P11
+func TestAReceiverThatDiesCostsItsSpansAndNoTime(t *testing.T) {
+	for name, die := range map[string]func(*otlptest.Receiver){
+		"gone":   func(r *otlptest.Receiver) { r.Stop() },
+		"silent": func(r *otlptest.Receiver) { r.Silence(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			receiver := otlptest.Start(t)
+			tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+			die(receiver)
+			burst(tel.TracerProvider.Tracer("test"), 20_000)
+			started := time.Now()
+			err := tel.Shutdown(t.Context())
+			if took := time.Since(started); took > 2*time.Second {
+				t.Errorf("shutdown took %v, want under 2 s", took)
+			}
+			if err == nil || !strings.Contains(err.Error(), "export spans: ") || !strings.Contains(err.Error(), "export metrics: ") {
+				t.Errorf("got %v, want what was not delivered", err)
+			}
+			equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: 20_000, Dropped: 20_000})
+		})
+	}
+}
+
+// P10
+func TestEndpoints(t *testing.T) {
+	receiver, grpc := otlptest.Start(t), otlptest.StartGRPC(t)
+	hostport := strings.TrimPrefix(receiver.URL, "http://")
+	var config net.ListenConfig
+	silent, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	const (
+		base      = "OTEL_EXPORTER_OTLP_ENDPOINT"
+		forTraces = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+		protocol  = "OTEL_EXPORTER_OTLP_PROTOCOL"
+		noMetrics = "OTEL_METRICS_EXPORTER"
+	)
+	tests := []struct {
+		name string
+		env  []string
+		err  []string // nil: the spans arrive
+	}{
+		{"a base URL", []string{base, receiver.URL}, nil},
+		{"a base URL with a slash", []string{base, receiver.URL + "/"}, nil},
+		{"the signal's own URL", []string{forTraces, receiver.URL + "/v1/traces", noMetrics, "none"}, nil},
+		{"gRPC", []string{base, grpc.URL, protocol, "grpc", noMetrics, "none"}, nil},
+		{"a base URL with the path", []string{base, receiver.URL + "/v1/traces"},
+			[]string{base, "leave the path out"}},
+		{"the signal's own URL without path", []string{forTraces, receiver.URL, noMetrics, "none"},
+			[]string{"404", forTraces + " is used as it is: write the whole URL, like " + receiver.URL + "/v1/traces"}},
+		{"host and port without scheme", []string{base, "localhost:4317"}, []string{`"localhost:4317": want a URL with its scheme`}},
+		{"address and port without scheme", []string{base, hostport}, []string{"want a URL with its scheme"}},
+		{"https to a plain port", []string{base, "https://" + hostport, noMetrics, "none"}, []string{"write http:// instead of https://"}},
+		{"gRPC to the HTTP port", []string{base, receiver.URL, protocol, "grpc", noMetrics, "none"},
+			[]string{"set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"}},
+		{"HTTP to the gRPC port", []string{base, grpc.URL, noMetrics, "none"}, []string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}},
+		{"an unknown protocol", []string{base, receiver.URL, protocol, "http/json"}, []string{`"http/json": want http/protobuf or grpc`}},
+		{"an unknown exporter", []string{"OTEL_TRACES_EXPORTER", "zipkin"}, []string{`OTEL_TRACES_EXPORTER="zipkin": want otlp, console or none`}},
+		{"nobody there", []string{base, "http://127.0.0.1:1", noMetrics, "none"}, []string{"connection refused", "start the receiver"}},
+		{"nobody answers", []string{base, "http://" + silent.Addr().String(), noMetrics, "none"}, []string{"no answer within a second"}},
+		{"a password", []string{base, "http://user:s3cret@127.0.0.1:1"}, []string{"http://127.0.0.1:1"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			before := len(receiver.Spans()) + len(grpc.Spans())
+			tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.On, Run: "run-1", Lookup: env(test.env...), Console: &bytes.Buffer{}})
+			if test.err != nil {
+				for _, want := range test.err {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Fatalf("got %v, want %q", err, want)
+					}
+				}
+				if strings.Contains(err.Error(), "/v1/traces/v1/traces") || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			burst(tel.TracerProvider.Tracer("test"), 10)
+			if err := tel.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			equal(t, "arrived", len(receiver.Spans())+len(grpc.Spans())-before, 10)
+		})
+	}
+}
+
+func TestAutoLeavesOutWhatNobodyTakesAndSaysSo(t *testing.T) {
+	tel := start(t, telemetry.Auto, "OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	equal(t, "notices", len(tel.Notices), 2)
+	burst(tel.TracerProvider.Tracer("test"), 10)
+	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{})
+	if err := tel.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// A receiver that the user named, and that answers wrongly, is an error all the same.
+	receiver := otlptest.Start(t)
+	_, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.Auto, Lookup: env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", receiver.URL)})
+	if err == nil {
+		t.Error("no error for a wrong path")
+	}
+}
+
+func TestVariablesOfTheSpecification(t *testing.T) {
+	receiver := otlptest.Start(t)
+	endpoint := []string{"OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL}
+
+	tel := start(t, telemetry.On, append(endpoint, "OTEL_SDK_DISABLED", "true")...)
+	burst(tel.TracerProvider.Tracer("test"), 10)
+	if err := tel.Shutdown(t.Context()); err != nil || len(receiver.Spans()) != 0 || len(receiver.Pushes()) != 0 {
+		t.Errorf("disabled: %v, %d spans", err, len(receiver.Spans()))
+	}
+
+	tel = start(t, telemetry.On, append(endpoint, "OTEL_TRACES_EXPORTER", "none")...)
+	burst(tel.TracerProvider.Tracer("test"), 10)
+	if err := tel.Shutdown(t.Context()); err != nil || len(receiver.Spans()) != 0 || len(receiver.Pushes()) == 0 {
+		t.Errorf("traces none: %v, %d spans, %d pushes", err, len(receiver.Spans()), len(receiver.Pushes()))
+	}
+
+	var console bytes.Buffer
+	tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.On, Lookup: env("OTEL_TRACES_EXPORTER", "console", "OTEL_METRICS_EXPORTER", "none"), Console: &console})
+	if err != nil {
+		t.Fatal(err)
+	}
+	burst(tel.TracerProvider.Tracer("test"), 10)
+	if err := tel.Shutdown(t.Context()); err != nil || strings.Count(console.String(), `"Name":"span"`) != 10 {
+		t.Errorf("console: %v, %s", err, console.String())
+	}
+
+	t.Setenv("OTEL_SERVICE_NAME", "another") // the SDK reads this one from the process
+	tel = start(t, telemetry.On, endpoint...)
+	burst(tel.TracerProvider.Tracer("test"), 1)
+	if err := tel.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	about := receiver.Spans()[0].Resource
+	equal(t, "service.name", about["service.name"], "another")
+	equal(t, "service.instance.id", about["service.instance.id"], "run-1")
+	equal(t, "service.version", about["service.version"], "v1")
+	if about["host.name"] == "" || about["process.executable.name"] == "" {
+		t.Errorf("resource: %v", about)
+	}
+}
+
+// P8, the app's half: the first sample of a counter is 0, and the last is the total.
+func TestZerosAreTheFirstSampleAndTotalsTheLast(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	c, err := tel.MeterProvider.Meter("test").Int64Counter("calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Add(t.Context(), 0)
+	tel.Push(t.Context())
+	c.Add(t.Context(), 50)
+	if err := tel.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var seen []int64
+	for _, push := range receiver.Pushes() {
+		for _, rm := range push {
+			for _, sm := range rm.ScopeMetrics {
+				for _, m := range sm.Metrics {
+					if m.Name == "calls" {
+						seen = append(seen, m.GetSum().DataPoints[0].GetAsInt())
+					}
+				}
+			}
+		}
+	}
+	if fmt.Sprint(seen) != "[0 50]" {
+		t.Errorf("samples: %v, want [0 50]", seen)
+	}
+}
+
+// P12
+func TestBucketsTellFillsApart(t *testing.T) {
+	bucket := func(d time.Duration) int {
+		n := 0
+		for n < len(telemetry.Buckets()) && telemetry.Buckets()[n] < d.Seconds() {
+			n++
+		}
+		return n
+	}
+	a, b, c := bucket(5*time.Millisecond), bucket(50*time.Millisecond), bucket(299*time.Millisecond)
+	if a == b || b == c {
+		t.Errorf("fills of 5, 50 and 300 ms fall into buckets %d, %d, %d", a, b, c)
+	}
+	if last := telemetry.Buckets()[len(telemetry.Buckets())-1]; last != 10 {
+		t.Errorf("the last bound is %v s, want the lock's TTL", last)
+	}
+}
