@@ -1,0 +1,349 @@
+package deploy
+
+import (
+	"fmt"
+	"go/version"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"go.yaml.in/yaml/v3"
+)
+
+func TestServices(t *testing.T) {
+	got := slices.Sorted(maps.Keys(stack(t).Services))
+	want := []string{"grafana", "jaeger", "lab", "prometheus", "redis"}
+	if !slices.Equal(got, want) {
+		t.Errorf("services %v, want %v", got, want)
+	}
+}
+
+// What nobody asked for by name comes up without the lab: it is in a profile.
+func TestLabOnlyOnDemand(t *testing.T) {
+	for name, service := range stack(t).Services {
+		if (name == "lab") != (len(service.Profiles) > 0) {
+			t.Errorf("%s has the profiles %v", name, service.Profiles)
+		}
+	}
+}
+
+func TestMountsExistAndAreReadOnly(t *testing.T) {
+	project := stack(t)
+	for name, service := range project.Services {
+		for _, mount := range service.Volumes {
+			switch mount.Type {
+			case types.VolumeTypeBind:
+				if !mount.ReadOnly {
+					t.Errorf("%s may write to %s", name, mount.Source)
+				}
+				if _, err := os.Stat(mount.Source); err != nil {
+					t.Errorf("%s mounts what is not there: %v", name, err)
+				}
+			case types.VolumeTypeVolume:
+				if _, ok := project.Volumes[mount.Source]; !ok || mount.Source == "" {
+					t.Errorf("%s mounts a volume without a name on %s: each `up` would leave one behind", name, mount.Target)
+				}
+			default:
+				t.Errorf("%s mounts a %s", name, mount.Type)
+			}
+		}
+	}
+}
+
+// outside lists the published ports as "service:inside" -> "address:outside".
+func outside(t *testing.T, project *types.Project) map[string]string {
+	t.Helper()
+	ports := map[string]string{}
+	for name, service := range project.Services {
+		for _, port := range service.Ports {
+			ports[fmt.Sprintf("%s:%d", name, port.Target)] = port.HostIP + ":" + port.Published
+		}
+	}
+	return ports
+}
+
+func TestPortsFollowTheirVariables(t *testing.T) {
+	project := stack(t)
+	before := outside(t, project)
+	if len(before) != len(published) {
+		t.Errorf("published are %v, known to the test are %v", before, published)
+	}
+	for variable, port := range published {
+		t.Run(variable, func(t *testing.T) {
+			want := maps.Clone(before)
+			key := fmt.Sprintf("%s:%d", port.service, port.inside)
+			if now := "127.0.0.1:" + project.Environment[variable]; before[key] != now {
+				t.Errorf("%s is published as %s, want %s", key, before[key], now)
+			}
+			want[key] = "127.0.0.1:23456"
+			changed := stack(t, variable+"=23456")
+			if got := outside(t, changed); !maps.Equal(got, want) {
+				t.Errorf("%s=23456 publishes %v, want %v", variable, got, want)
+			}
+			// inside the network the addresses stay
+			for _, name := range []string{"CACHELAB_REDIS", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
+				if a, b := environment(project, "lab", name), environment(changed, "lab", name); a == "" || a != b {
+					t.Errorf("%s=23456 changes the lab's %s from %q to %q", variable, name, a, b)
+				}
+			}
+		})
+	}
+}
+
+// The addresses that are printed or linked for a browser follow, too.
+func TestLinksFollowTheirVariables(t *testing.T) {
+	project := stack(t, "JAEGER_PORT=23456", "GRAFANA_PORT=23457")
+	for _, link := range []struct{ service, name, want string }{
+		{"lab", "CACHELAB_JAEGER_URL", "http://localhost:23456"},
+		{"lab", "CACHELAB_GRAFANA_URL", "http://localhost:23457"},
+		{"grafana", "GF_SERVER_ROOT_URL", "http://localhost:23457/"},
+		{"grafana", "JAEGER_PORT", "23456"},
+	} {
+		if got := environment(project, link.service, link.name); got != link.want {
+			t.Errorf("%s has %s=%s, want %s", link.service, link.name, got, link.want)
+		}
+	}
+}
+
+var exact = regexp.MustCompile(`:v?[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?$`)
+
+func TestImagesArePinned(t *testing.T) {
+	for name, service := range stack(t).Services {
+		switch {
+		case service.Build != nil:
+			if service.Image != "" {
+				t.Errorf("%s is built here, and yet named %s", name, service.Image)
+			}
+		case !exact.MatchString(service.Image):
+			t.Errorf("%s is %q: not one exact version", name, service.Image)
+		}
+	}
+}
+
+// The Dockerfile's only foreign image is one exact Go, new enough for go.mod.
+func TestDockerfileIsPinned(t *testing.T) {
+	asked := find(t, "../go.mod", `(?m)^go ([0-9.]+)$`)
+	built := find(t, "Dockerfile", `(?m)^ARG GO_VERSION=([0-9]+\.[0-9]+\.[0-9]+)$`)
+	if version.Compare("go"+built, "go"+asked) < 0 {
+		t.Errorf("the Dockerfile builds with Go %s, go.mod asks for %s", built, asked)
+	}
+	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1) {
+		if !slices.Contains([]string{"golang:${GO_VERSION}-alpine", "scratch", "${BINARY}"}, from[1]) {
+			t.Errorf("the Dockerfile starts from %s", from[1])
+		}
+	}
+}
+
+// The end-to-end test runs the very Prometheus that compose.yaml runs: module v0.313.1 is release 3.13.1.
+func TestServersArePinnedAlike(t *testing.T) {
+	parts := strings.Split(stack(t).Environment["PROMETHEUS_VERSION"], ".")
+	if len(parts) != 3 {
+		t.Fatalf("PROMETHEUS_VERSION=%s", strings.Join(parts, "."))
+	}
+	minor, err := strconv.Atoi(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("v0.%s%02d.%s", parts[0], minor, parts[2])
+	if got := find(t, "servers/prometheus/go.mod", `github.com/prometheus/prometheus (v[0-9.]+)`); got != want {
+		t.Errorf("servers/prometheus builds %s, .env names %s = %s", got, strings.Join(parts, "."), want)
+	}
+}
+
+func TestHealthChecks(t *testing.T) {
+	for name, service := range stack(t).Services {
+		reason, _ := service.Extensions["x-no-healthcheck"].(string)
+		checked := service.HealthCheck != nil && !service.HealthCheck.Disable && len(service.HealthCheck.Test) > 1
+		if checked == (reason != "") {
+			t.Errorf("%s needs a health check, or the reason why it has none: %v, %q", name, service.HealthCheck, reason)
+		}
+	}
+}
+
+// Redis is asked until it answered once, and then left alone: the lab compares its own counts with the server's, and
+// those of a server that others use prove nothing.
+func TestRedisIsAskedOnce(t *testing.T) {
+	folder := t.TempDir()
+	check := stack(t).Services["redis"].HealthCheck.Test
+	if len(check) != 2 || check[0] != "CMD-SHELL" || !strings.Contains(check[1], "/data/") {
+		t.Fatalf("the check is %q", check)
+	}
+	calls := 0
+	ask := func(answer string) error {
+		client := "#!/bin/sh\necho >>" + folder + "/calls\n" + answer + "\n"
+		if err := os.WriteFile(filepath.Join(folder, "redis-cli"), []byte(client), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), "/bin/sh", "-c", strings.ReplaceAll(check[1], "/data/", folder+"/"))
+		command.Env = []string{"PATH=" + folder}
+		err := command.Run()
+		calls = strings.Count(read(t, folder+"/calls"), "\n")
+		return err
+	}
+	if err := ask("exit 1"); err == nil || calls != 1 {
+		t.Errorf("no answer: %v after %d calls, want an error", err, calls)
+	}
+	for range 3 {
+		if err := ask("echo PONG"); err != nil || calls != 2 {
+			t.Errorf("an answer: %v after %d calls in all, want 2", err, calls)
+		}
+	}
+}
+
+func TestMemoryLimits(t *testing.T) {
+	const mega = 1 << 20
+	limits := map[string]int{"redis": 64, "prometheus": 256, "jaeger": 512, "grafana": 512}
+	project := stack(t)
+	for name, limit := range limits {
+		if got := int(project.Services[name].MemLimit); got != limit*mega {
+			t.Errorf("%s is limited to %d bytes, want %d MB", name, got, limit)
+		}
+		if name == "redis" {
+			continue
+		}
+		soft, err := strconv.Atoi(strings.TrimSuffix(environment(project, name, "GOMEMLIMIT"), "MiB"))
+		if err != nil || soft > limit*9/10 {
+			t.Errorf("%s has GOMEMLIMIT=%d MB (%v), too near to its limit of %d", name, soft, err, limit)
+		}
+	}
+	command := strings.Join(project.Services["redis"].Command, " ")
+	if !strings.Contains(command, "--maxmemory 32mb ") || !strings.Contains(command, "--maxmemory-policy noeviction") {
+		t.Errorf("redis runs %q: it must refuse writes before it reaches its limit", command)
+	}
+}
+
+func TestNoSecrets(t *testing.T) {
+	secret := regexp.MustCompile(`(?i)passw|secret|token|api_?key|credential|://[^/]*:[^/]*@`)
+	project := stack(t)
+	if len(project.Secrets) > 0 {
+		t.Errorf("secrets %v", project.Secrets)
+	}
+	for name, service := range project.Services {
+		if len(service.EnvFiles) > 0 || len(service.Secrets) > 0 {
+			t.Errorf("%s has env files %v, secrets %v", name, service.EnvFiles, service.Secrets)
+		}
+		for variable := range service.Environment {
+			if line := variable + "=" + environment(project, name, variable); secret.MatchString(line) {
+				t.Errorf("%s has %s", name, line)
+			}
+		}
+	}
+	if found := secret.FindString(read(t, "../.env")); found != "" {
+		t.Errorf(".env speaks of %q", found)
+	}
+}
+
+// Prometheus takes OTLP, keeps exemplars and sees a counter's start, wherever it runs.
+func TestPrometheusFlags(t *testing.T) {
+	got := flags(stack(t).Services["prometheus"], map[string]string{
+		"--config.file":        "prometheus.yml",
+		"--storage.tsdb.path":  "data",
+		"--web.listen-address": "127.0.0.1:1",
+	})
+	want := []string{
+		"--config.file=prometheus.yml",
+		"--storage.tsdb.path=data",
+		"--web.enable-otlp-receiver",
+		"--enable-feature=exemplar-storage,created-timestamp-zero-ingestion",
+		"--web.listen-address=127.0.0.1:1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("flags %q, want %q", got, want)
+	}
+}
+
+// Grafana finds what its provisioning speaks of: data sources at the services' names, dashboards where they are
+// mounted, the home dashboard among them, every variable in its environment.
+func TestProvisioning(t *testing.T) {
+	project := stack(t)
+	grafana := project.Services["grafana"]
+	mounted := map[string]string{}
+	for _, mount := range grafana.Volumes {
+		mounted[mount.Target] = mount.Source
+	}
+
+	var sources struct {
+		Datasources []struct {
+			UID, Type, URL string
+			Editable       *bool
+			JSONData       struct {
+				TimeInterval string `yaml:"timeInterval"`
+				Exemplars    []struct {
+					Name  string
+					UID   string `yaml:"datasourceUid"`
+					URL   string
+					Label string `yaml:"urlDisplayLabel"`
+				} `yaml:"exemplarTraceIdDestinations"`
+			} `yaml:"jsonData"`
+		}
+	}
+	var providers struct {
+		Providers []struct {
+			Options struct{ Path string }
+		}
+	}
+	provision(t, mounted["/etc/grafana/provisioning/datasources"], grafana, &sources)
+	provision(t, mounted["/etc/grafana/provisioning/dashboards"], grafana, &providers)
+
+	urls := map[string]string{}
+	for _, source := range sources.Datasources {
+		urls[source.UID] = source.URL
+		if source.UID != source.Type || source.Editable == nil || *source.Editable {
+			t.Errorf("data source %+v: want the type as its uid, and not editable", source)
+		}
+		if source.UID != "prometheus" {
+			continue
+		}
+		if source.JSONData.TimeInterval != "1s" {
+			t.Errorf("timeInterval %q is not the push interval", source.JSONData.TimeInterval)
+		}
+		links := source.JSONData.Exemplars
+		if len(links) != 2 || links[0].UID != "jaeger" || links[1].URL != "http://localhost:${JAEGER_PORT}/trace/$${__value.raw}" {
+			t.Errorf("an exemplar leads to %+v", links)
+		}
+		for _, link := range links {
+			if link.Name != "trace_id" || link.Label == "" {
+				t.Errorf("an exemplar's link %+v has no label, or the wrong one", link)
+			}
+		}
+	}
+	want := map[string]string{"prometheus": "http://prometheus:9090", "jaeger": "http://jaeger:16686"}
+	if !maps.Equal(urls, want) {
+		t.Errorf("data sources %v, want %v", urls, want)
+	}
+
+	for _, provider := range providers.Providers {
+		if mounted[provider.Options.Path] == "" {
+			t.Errorf("no dashboards are mounted on %s", provider.Options.Path)
+		}
+	}
+	home := environment(project, "grafana", "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")
+	if _, err := os.Stat(filepath.Join(mounted[filepath.Dir(home)], filepath.Base(home))); err != nil {
+		t.Errorf("the home dashboard: %v", err)
+	}
+}
+
+// provision reads the only file of a provisioning folder.
+func provision(t *testing.T, folder string, grafana types.ServiceConfig, into any) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s holds %v, %v", folder, files, err)
+	}
+	text := read(t, files[0])
+	for _, variable := range regexp.MustCompile(`(\$*)\$\{(\w+)`).FindAllStringSubmatch(text, -1) {
+		if _, ok := grafana.Environment[variable[2]]; !ok && variable[1] == "" {
+			t.Errorf("%s needs %s, which the container does not have", files[0], variable[2])
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,96 @@
+// Package deploy holds the tests of the stack: its compose file, its start script, and the whole of it end to end.
+// They have a go.mod of their own, so that what they need is no dependency of the lab.
+package deploy
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// published says which port of which service a variable of .env publishes.
+var published = map[string]struct {
+	service string
+	inside  uint32
+}{
+	"REDIS_PORT":      {"redis", 6379},
+	"JAEGER_PORT":     {"jaeger", 16686},
+	"OTLP_HTTP_PORT":  {"jaeger", 4318},
+	"OTLP_GRPC_PORT":  {"jaeger", 4317},
+	"PROMETHEUS_PORT": {"prometheus", 9090},
+	"GRAFANA_PORT":    {"grafana", 3000},
+}
+
+// stack loads compose.yaml as docker compose would: with all profiles, .env, and over it the given variables. The
+// shell's own variables are left out, so that the tests see the same everywhere.
+func stack(t *testing.T, variables ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions(
+		[]string{filepath.Join("..", "compose.yaml")},
+		cli.WithWorkingDirectory(".."),
+		cli.WithEnv(variables),
+		cli.WithEnvFiles(),
+		cli.WithDotEnv,
+		cli.WithProfiles([]string{"*"}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return project
+}
+
+// flags is the command line that compose gives to a service's program, with some flags set to another value. A test
+// that runs the program without Docker thus runs it with the same flags.
+func flags(service types.ServiceConfig, change map[string]string) []string {
+	change = maps.Clone(change)
+	var all []string
+	for _, argument := range service.Command {
+		name, _, _ := strings.Cut(argument, "=")
+		if value, ok := change[name]; ok {
+			argument = name + "=" + value
+			delete(change, name)
+		}
+		all = append(all, argument)
+	}
+	for _, name := range slices.Sorted(maps.Keys(change)) {
+		all = append(all, name+"="+change[name])
+	}
+	return all
+}
+
+// environment is the value of a variable in a service's container.
+func environment(project *types.Project, service, name string) string {
+	if value := project.Services[service].Environment[name]; value != nil {
+		return *value
+	}
+	return ""
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func find(t *testing.T, path, expression string) string {
+	t.Helper()
+	match := regexp.MustCompile(expression).FindStringSubmatch(read(t, path))
+	if match == nil {
+		t.Fatalf("%s has no %s", path, expression)
+	}
+	return match[1]
+}
