@@ -6,8 +6,21 @@ ARGS ?=
 BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
 
+# Versions and ports of the stack; a variable of the shell or of the command line wins. While the stack is up, the
+# lab uses it: a Redis that is missing then is an error, and no reason to fall back to the embedded one.
+$(foreach line,$(shell grep '^[A-Z]' .env),$(eval export $(subst =, ?= ,$(line))))
+UP := .cachelab/up
+ifneq ($(wildcard $(UP)),)
+export CACHELAB_REDIS ?= redis://localhost:$(REDIS_PORT)
+export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?= http://localhost:$(OTLP_HTTP_PORT)/v1/traces
+export OTEL_EXPORTER_OTLP_METRICS_ENDPOINT ?= http://localhost:$(PROMETHEUS_PORT)/api/v1/otlp/v1/metrics
+export CACHELAB_JAEGER_URL ?= http://localhost:$(JAEGER_PORT)
+export CACHELAB_GRAFANA_URL ?= http://localhost:$(GRAFANA_PORT)
+export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare test race soak bench lint fmt clean build
+.PHONY: help broken fixed load compare up down verify test race soak bench e2e lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -24,6 +37,17 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
 
+up: ## start Redis, Jaeger, Prometheus and Grafana (needs Docker), and print where to look
+	@deploy/up $(ARGS)
+	@mkdir -p $(dir $(UP)) && touch $(UP)
+
+down: ## stop them; what Prometheus stored stays
+	@docker compose down
+	@rm -f $(UP)
+
+verify: build ## hold the newest run against what Jaeger and Prometheus have stored
+	@$(BIN) verify $(ARGS)
+
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"
 	go test ./...
@@ -34,6 +58,9 @@ race: ## the tests with the race detector (needs a C compiler)
 soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers
 	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli
 
+e2e: ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
+	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 20m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}
+
 bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
@@ -42,6 +69,7 @@ bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	go vet -tags soak ./...
+	cd deploy && go vet -tags e2e ./...
 	$(STATICCHECK) -tags soak ./...
 
 fmt: ## gofmt

@@ -21,7 +21,7 @@ func BenchmarkLoadCPU(b *testing.B) {
 	server, receiver := redistest.Start(b), otlptest.Start(b)
 	cpu := func(telemetry string) time.Duration {
 		c := exec.CommandContext(b.Context(), binary, "load", "--redis", server.URL(), "--ttl", "500ms", "--telemetry", telemetry)
-		c.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
+		c.Env = append(os.Environ(), "CACHELAB_RECORDS=", "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
 		if out, err := c.CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}

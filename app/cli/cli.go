@@ -71,6 +71,7 @@ func newRoot(p Process) *cobra.Command {
   cachelab broken    naive cache-aside: every worker calls the slow backend
   cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
   cachelab compare   both, side by side
+  cachelab verify    what the run counted against what Jaeger and Prometheus have stored
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -82,7 +83,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load or compare", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare or verify", args[0])}
 			}
 			return nil
 		},
@@ -106,6 +107,7 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
+		newVerifyCommand(p),
 	)
 	return root
 }
@@ -117,12 +119,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 		Short:   short,
 		Long:    long,
 		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
-			}
-			return nil
-		},
+		Args:    noArguments(name),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
@@ -132,6 +129,15 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 	}
 	s.register(command.Flags())
 	return command
+}
+
+func noArguments(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
+		}
+		return nil
+	}
 }
 
 // runModes makes one run of each mode and reports them.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,6 +30,13 @@ type output struct {
 func run(ctx context.Context, t *testing.T, env map[string]string, args ...string) output {
 	t.Helper()
 	stdout, stderr := capture(t), capture(t)
+	env = maps.Clone(env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	if _, ok := env["CACHELAB_RECORDS"]; !ok {
+		env["CACHELAB_RECORDS"] = ""
+	}
 	code := cli.Main(ctx, cli.Process{
 		Args:      args,
 		LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },

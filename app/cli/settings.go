@@ -51,6 +51,9 @@ func (s *setting) variable() string {
 	return "CACHELAB_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
 
+// defaultRecords is git-ignored.
+const defaultRecords = ".cachelab/runs"
+
 // Bounds that keep a mistyped number from eating the machine.
 const (
 	maxWorkers = 100_000
@@ -90,6 +93,7 @@ func newSettings(d defaults) *settings {
 	add(s, "grafana-url", "http://localhost:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL)
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
+	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
 	return s
 }

@@ -156,7 +156,7 @@ func TestWaitersAreLinkedAcrossProcesses(t *testing.T) {
 	for i := range processes {
 		p := exec.CommandContext(t.Context(), binary, "fixed", "--redis", server.URL(), "--workers", "20", "--rounds", "6", "--ttl", "500ms",
 			"--quiet", "--json", filepath.Join(t.TempDir(), "run"+strconv.Itoa(i)+".json"))
-		p.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
+		p.Env = append(os.Environ(), "CACHELAB_RECORDS=", "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
 		processes[i] = p
 		if err := p.Start(); err != nil {
 			t.Fatal(err)

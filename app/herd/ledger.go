@@ -14,6 +14,8 @@ type Ledger struct {
 	Rounds   int // rounds that took place
 	Requests int
 	cache.Counts
+	Missed   int // requests whose first GET found nothing
+	Waiters  int // requests that waited for a fill
 	Outcomes map[cache.Outcome]int
 	// FirstError is an example of what went wrong, nil if nothing did.
 	FirstError error
@@ -63,6 +65,12 @@ func (l *Ledger) add(responses []Response, round RoundSummary) {
 	}
 	for _, r := range responses {
 		l.latencies = append(l.latencies, r.Elapsed)
+		if r.Misses > 0 {
+			l.Missed++
+		}
+		if r.Waited > 0 {
+			l.Waiters++
+		}
 		if l.FirstError == nil {
 			l.FirstError = r.Err
 		}

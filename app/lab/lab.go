@@ -20,6 +20,7 @@ import (
 	"cachelab/app/events"
 	"cachelab/app/herd"
 	"cachelab/app/observe"
+	"cachelab/app/record"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 	"cachelab/telemetry"
@@ -44,6 +45,7 @@ type Config struct {
 	LookupEnv func(string) (string, bool)
 	Console   io.Writer
 	Links     report.Links
+	Records   string // folder in which runs are recorded; "" for none
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
@@ -101,6 +103,7 @@ func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
 	if ledger.Rounds > 0 {
 		l.terminal.Summary(result, ledger.FirstError)
 		l.terminal.Delivery(result, r.undelivered, l.config.Links)
+		r.record(result, ledger)
 	}
 	return result, err
 }
@@ -114,6 +117,7 @@ type run struct {
 
 	facts       report.Facts
 	undelivered error // what telemetry could not deliver
+	links       int   // of the spans
 }
 
 // do sets up what a run needs, runs the rounds, and closes it all in reverse.
@@ -176,11 +180,23 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	bridge.Finish(ledger, r.facts.Verdict)
 	r.facts.BackendPeak = service.Stats().Peak
 	r.facts.TraceIDs = bridge.TraceIDs()
+	r.links = bridge.Links()
 	// Interrupted or not, what Redis counted is worth having.
 	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	r.facts.RedisCommands.Commands, r.facts.RedisCommands.Standing = redis.Count(counting, before)
 	return ledger, err
+}
+
+// record keeps the run for verify. A folder that cannot be written is no reason to fail a run.
+func (r *run) record(result report.Run, ledger herd.Ledger) {
+	if r.config.Records == "" {
+		return
+	}
+	err := record.Save(r.config.Records, record.Record{Run: result, Missed: ledger.Missed, Waiters: ledger.Waiters, Links: r.links})
+	if err != nil {
+		r.terminal.Warn(err.Error())
+	}
 }
 
 // observedBackend returns the backend and the bridge, which tell each other of calls.

@@ -30,6 +30,7 @@ type Bridge struct {
 	mu       sync.Mutex // guards all below
 	waiters  map[string]int
 	traceIDs [][]string
+	links    int
 }
 
 // New returns a bridge to t for a run. The gauges are asked at each push.
@@ -52,6 +53,13 @@ func (b *Bridge) TraceIDs() [][]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.traceIDs
+}
+
+// Links returns how many links the spans have so far: waiters' to their winners, and slices' to slice 0.
+func (b *Bridge) Links() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.links
 }
 
 // Observer returns next, observed: a root span for each slice of a round, a span and the metrics for each worker.
@@ -103,6 +111,7 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.traceIDs = append(b.traceIDs, ids)
+		b.links += len(ids) - 1
 	}
 	return roots
 }

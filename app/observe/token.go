@@ -53,12 +53,14 @@ func (b *Bridge) waitsFor(w *waiting, holder string) {
 		return
 	}
 	w.linked = append(w.linked, holder)
-	if sc := spanOf(holder); sc.IsValid() {
-		w.span.AddLink(trace.Link{SpanContext: sc})
-	}
+	winner := spanOf(holder)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[holder]++
+	if winner.IsValid() {
+		w.span.AddLink(trace.Link{SpanContext: winner})
+		b.links++
+	}
 }
 
 // takeWaiters returns how many waiters of this process have found the token so far.

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"cachelab/app/record"
+	"cachelab/app/report"
+	"cachelab/app/verify"
+)
+
+func newVerifyCommand(p Process) *cobra.Command {
+	var (
+		s       = &settings{}
+		o       verify.Options
+		run     string
+		records string
+	)
+	add(s, "run", "", "id of the run; the newest if left out", &run, text)
+	add(s, "records", defaultRecords, "folder of the recorded runs", &records, text)
+	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's query API", &o.JaegerURL, pageURL)
+	add(s, "prometheus-url", "http://localhost:9090", "Prometheus's query API", &o.PrometheusURL, pageURL)
+	add(s, "patience", "15s", "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
+
+	command := &cobra.Command{
+		Use:   "verify",
+		Short: "hold what a run counted against what Jaeger and Prometheus have stored",
+		Long: `Reads the recorded counts of a run, its spans from Jaeger and its metrics from Prometheus, and prints a row for
+each fact: the app's count, Redis's own, Jaeger's, Prometheus's, and whether they are equal. A row is "shared" when
+another client used the Redis, and "not available" when Redis does not tell.
+Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a row differs.`,
+		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run broken-20260101-120000-abcd",
+		Args:    noArguments("verify"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.resolve(p.LookupEnv); err != nil {
+				return errUsage{err}
+			}
+			r, err := record.Load(records, run)
+			if err != nil {
+				return err
+			}
+			result, err := verify.Run(c.Context(), r, o)
+			if err != nil {
+				return err
+			}
+			printVerify(report.NewTerminal(p.Stdout, p.Environ), result)
+			if result.Differing() > 0 {
+				return errVerdict{}
+			}
+			return nil
+		},
+	}
+	s.register(command.Flags())
+	return command
+}
+
+func printVerify(t *report.Terminal, result verify.Result) {
+	cell := func(n *int) string {
+		switch {
+		case n == nil:
+			return ""
+		case *n < 0:
+			return "missing"
+		}
+		return strconv.Itoa(*n)
+	}
+	var rows [][]string
+	for _, r := range result.Rows {
+		rows = append(rows, []string{r.Fact, cell(r.App), cell(r.Redis), cell(r.Jaeger), cell(r.Prometheus), string(r.State)})
+	}
+	run := result.Record.Run
+	t.Notice(fmt.Sprintf("run %s, started %s", run.ID, run.Started.Format(time.DateTime)))
+	t.Table([]string{"fact", "app", "redis", "jaeger", "prometheus", ""}, rows,
+		func(row int) bool { return result.Rows[row].State == verify.Differs })
+	if n := len(result.Missing); n > 0 {
+		t.Warn(fmt.Sprintf("Jaeger does not hold %d of the run's traces, the first is %s: it keeps the newest ones only, and forgets all when it restarts",
+			n, result.Missing[0]))
+	}
+	t.Say(fmt.Sprintf("%d rows equal", result.Equal()))
+	t.Say(result.Sentence())
+}

@@ -1,0 +1,109 @@
+// Package record keeps what each run counted, in a folder of JSON files, so that "verify" can hold it against what
+// Jaeger and Prometheus have stored.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"cachelab/app/report"
+)
+
+// keep is how many runs a folder holds; the oldest go.
+const keep = 200
+
+// ErrNone is returned when there is no such run.
+var ErrNone = errors.New("no run is recorded")
+
+// Record is one run: what was reported, and what only the comparison needs.
+type Record struct {
+	Run     report.Run `json:"run"`
+	Missed  int        `json:"missed"`  // requests whose first GET found nothing
+	Waiters int        `json:"waiters"` // requests that waited for a fill
+	Links   int        `json:"links"`   // of all spans
+}
+
+// Save writes the record into the folder, which is made if need be.
+func Save(folder string, r Record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(folder, 0o755)
+	}
+	if err == nil {
+		// The time first, so that the files' order is the runs'.
+		name := r.Run.Started.UTC().Format("20060102-150405.000") + "-" + r.Run.ID + ".json"
+		err = os.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o644)
+	}
+	if err == nil {
+		err = prune(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("record the run for verify: %w", err)
+	}
+	return nil
+}
+
+// Load reads the run with the id, or the newest if the id is empty.
+func Load(folder, id string) (Record, error) {
+	files, err := list(folder)
+	if err != nil {
+		return Record{}, err
+	}
+	for _, file := range slices.Backward(files) {
+		if id != "" && !strings.HasSuffix(file, "-"+id+".json") {
+			continue
+		}
+		var r Record
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil {
+			return Record{}, fmt.Errorf("read the recorded run: %w", err)
+		}
+		return r, nil
+	}
+	if id != "" {
+		return Record{}, fmt.Errorf("%w as %q in %s: see the names there, or leave --run out for the newest", ErrNone, id, folder)
+	}
+	return Record{}, fmt.Errorf("%w in %s: make one first, like make fixed", ErrNone, folder)
+}
+
+// list returns the files of the folder, the oldest first; none if there is no folder.
+func list(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for recorded runs: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") {
+			files = append(files, filepath.Join(folder, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+func prune(folder string) error {
+	files, err := list(folder)
+	if err != nil {
+		return err
+	}
+	for len(files) > keep {
+		if err := os.Remove(files[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		files = files[1:]
+	}
+	return nil
+}
+
+// Age is how long ago the run began.
+func (r Record) Age() time.Duration { return time.Since(r.Run.Started) }

@@ -1,0 +1,113 @@
+package verify
+
+import (
+	"cachelab/app/cache"
+	"cachelab/app/record"
+	"cachelab/app/redisstore"
+	"cachelab/telemetry"
+)
+
+// Row is one fact, as each of those who should know it tells it. A nil cell has no say.
+type Row struct {
+	Fact                           string
+	App, Redis, Jaeger, Prometheus *int
+	State                          State
+}
+
+// State is what the cells of a row come to.
+type State string
+
+// The states of a row.
+const (
+	Equal        State = "equal"
+	Differs      State = "differs"
+	Shared       State = "shared"        // equal but for Redis, whose counts are not of this run alone
+	NotAvailable State = "not available" // equal but for Redis, which does not tell
+)
+
+// rows compares a recorded run with what is stored.
+func rows(r record.Record, spans spanFacts, m metrics) []Row {
+	t := table{standing: r.Run.RedisCommands.Standing}
+	run, redis := r.Run, r.Run.RedisCommands
+	n := func(v int) *int { return &v }
+	span := func(name string) *int { return n(spans.named[name]) }
+	attempts := run.Lock.Acquired + run.Lock.Held
+	releases := run.Lock.Released + run.Lock.Lost
+	sets := run.BackendCalls - run.BackendErrors
+	slices := 0
+	for _, ids := range run.TraceIDs {
+		slices += len(ids)
+	}
+
+	t.add("rounds", n(run.Rounds), nil, nil, m.sum(telemetry.MetricRounds))
+	t.add("round spans (one a slice)", n(slices), nil, span(telemetry.RoundSpan(run.Mode)), nil)
+	t.add("worker spans, requests", n(run.Requests), nil, span(telemetry.SpanWorker), m.sum(telemetry.MetricRequests))
+	for _, outcome := range []string{"hit", "filled", "waited", "error"} {
+		t.add("requests: "+outcome, n(run.Outcomes[cache.Outcome(outcome)]), nil, n(spans.outcome[outcome]),
+			m.sum(telemetry.MetricRequests, telemetry.Outcome.String(outcome)))
+	}
+	t.add("latencies", n(run.Requests), nil, nil, m.count(telemetry.MetricRequestDuration))
+
+	t.add("GET", n(run.Gets.Hit+run.Gets.Miss), n(redis.Get-redis.Eval), span(telemetry.SpanGet), m.command(telemetry.SpanGet))
+	t.add("GET: hit", n(run.Gets.Hit), nil, n(spans.hits), m.sum(telemetry.MetricGets, telemetry.Result.String("hit")))
+	t.add("GET: miss", n(run.Gets.Miss), nil, n(spans.named[telemetry.SpanGet]-spans.hits), m.sum(telemetry.MetricGets, telemetry.Result.String("miss")))
+	t.add("polls", n(run.Polls), nil, n(spans.polls), m.sum(telemetry.MetricPolls))
+	t.add("MISS", n(r.Missed), nil, span(telemetry.SpanMiss), nil)
+	t.add("wait for fill", n(r.Waiters), nil, span(telemetry.SpanWait), m.count(telemetry.MetricWaitDuration))
+	t.add("links", n(r.Links), nil, n(spans.links), nil)
+
+	t.add("SET NX PX", n(attempts), nil, span(telemetry.SpanLock), m.command(telemetry.SpanLock))
+	t.add("SET NX PX: acquired", n(run.Lock.Acquired), nil, n(spans.acquired), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("acquired")))
+	t.add("SET NX PX: held", n(run.Lock.Held), nil, n(spans.named[telemetry.SpanLock]-spans.acquired), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("held")))
+	t.add("re-checks that hit", n(run.Lock.Rechecked), nil, n(spans.rechecks), m.sum(telemetry.MetricLockRechecks))
+	t.add("SET", n(sets), nil, span(telemetry.SpanSet), m.command(telemetry.SpanSet))
+	t.add("SET and SET NX PX", n(sets+attempts), n(redis.Set), n(spans.named[telemetry.SpanSet]+spans.named[telemetry.SpanLock]),
+		plus(m.command(telemetry.SpanSet), m.command(telemetry.SpanLock)))
+	t.add("DEL (EVAL)", n(releases), n(redis.Eval), span(telemetry.SpanDel), m.command(telemetry.SpanDel))
+	t.add("DEL: released", n(run.Lock.Released), n(redis.Del), n(spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("released")))
+	t.add("DEL: lost", n(run.Lock.Lost), nil, n(spans.named[telemetry.SpanDel]-spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))
+	t.add("waiters past their limit", n(run.Lock.Timeouts), nil, nil, m.sum(telemetry.MetricLockTimeouts))
+
+	t.add("backend calls", n(run.BackendCalls), nil, span(telemetry.SpanBackendCall), m.sum(telemetry.MetricBackendCalls))
+	t.add("backend calls: failed", n(run.BackendErrors), nil, n(spans.failedCalls), m.sum(telemetry.MetricBackendCalls, telemetry.Result.String("error")))
+	t.add("expiries", n(run.Expiries), nil, n(spans.ended), m.sum(telemetry.MetricExpiries))
+
+	t.add("spans exported", n(run.Spans.Exported), nil, n(spans.total), m.sum(telemetry.MetricSpans, telemetry.Result.String("exported")))
+	t.add("spans dropped", n(run.Spans.Dropped), nil, nil, m.sum(telemetry.MetricSpans, telemetry.Result.String("dropped")))
+	t.add("latency p99, us", n(int(run.Latency.P99*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("p99")))
+	t.add("latency max, us", n(int(run.Latency.Max*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("max")))
+	ok := 0
+	if run.Verdict.OK {
+		ok = 1
+	}
+	t.add("verdict ok", n(ok), nil, nil, m.sum(telemetry.MetricRunVerdict))
+	return t.rows
+}
+
+// table collects rows.
+type table struct {
+	standing redisstore.Standing
+	rows     []Row
+}
+
+func (t *table) add(fact string, app, redis, jaeger, prometheus *int) {
+	row := Row{Fact: fact, App: app, Redis: redis, Jaeger: jaeger, Prometheus: prometheus, State: Equal}
+	if redis != nil && t.standing != redisstore.Exact {
+		row.Redis = nil
+		row.State = Shared
+		if t.standing == redisstore.NotAvailable {
+			row.State = NotAvailable
+		}
+	}
+	for _, cell := range []*int{row.Redis, jaeger, prometheus} {
+		if cell != nil && *cell != *app {
+			row.State = Differs
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+func plus(a, b *int) *int {
+	sum := *a + *b
+	return &sum
+}

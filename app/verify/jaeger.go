@@ -1,0 +1,113 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"cachelab/telemetry"
+)
+
+// spanFacts are what the stored spans of a run come to.
+type spanFacts struct {
+	total   int
+	named   map[string]int
+	outcome map[string]int // of worker spans
+	missing []string       // ids of traces that are not stored
+
+	links, hits, polls, rechecks, acquired, released, ended, failedCalls int
+}
+
+// jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
+type jaegerTraces struct {
+	Data []struct{ Spans []jaegerSpan }
+}
+
+type jaegerSpan struct {
+	SpanID        string
+	OperationName string
+	References    []struct{ RefType, SpanID string }
+	Tags          []struct {
+		Key   string
+		Value any
+	}
+}
+
+// parent returns the id of the span's parent, "" for a root. Links are references of the other type.
+func (s jaegerSpan) parent() (id string, links int) {
+	for _, r := range s.References {
+		if r.RefType == "CHILD_OF" {
+			id = r.SpanID
+		} else {
+			links++
+		}
+	}
+	return id, links
+}
+
+func (s jaegerSpan) tag(key string) any {
+	for _, t := range s.Tags {
+		if t.Key == key {
+			return t.Value
+		}
+	}
+	return nil
+}
+
+// readSpans reads the traces by their ids: a search would be cut at its limit.
+func readSpans(ctx context.Context, url string, rounds [][]string) (spanFacts, error) {
+	f := spanFacts{named: map[string]int{}, outcome: map[string]int{}}
+	for _, ids := range rounds {
+		for _, id := range ids {
+			var traces jaegerTraces
+			err := getJSON(ctx, strings.TrimSuffix(url, "/")+"/api/traces/"+id, &traces)
+			if status := statusError(0); errors.As(err, &status) && status == 404 || err == nil && len(traces.Data) == 0 {
+				f.missing = append(f.missing, id)
+				continue
+			}
+			if err != nil {
+				return f, fmt.Errorf("read traces from Jaeger: %w; is the stack up (make up)?", err)
+			}
+			for _, t := range traces.Data {
+				f.add(t.Spans)
+			}
+		}
+	}
+	return f, nil
+}
+
+func (f *spanFacts) add(spans []jaegerSpan) {
+	name := map[string]string{}
+	for _, s := range spans {
+		name[s.SpanID] = s.OperationName
+	}
+	count := func(n *int, yes bool) {
+		if yes {
+			*n++
+		}
+	}
+	for _, s := range spans {
+		parent, links := s.parent()
+		f.total++
+		f.named[s.OperationName]++
+		f.links += links
+		is := func(key string) bool { return s.tag(key) == true }
+		switch s.OperationName {
+		case telemetry.SpanWorker:
+			f.outcome[fmt.Sprint(s.tag(string(telemetry.Outcome)))]++
+		case telemetry.SpanGet:
+			count(&f.hits, is(string(telemetry.CacheHit)))
+			count(&f.polls, name[parent] == telemetry.SpanWait)
+			count(&f.rechecks, is(string(telemetry.Recheck)) && is(string(telemetry.CacheHit)))
+		case telemetry.SpanLock:
+			count(&f.acquired, is(string(telemetry.LockAcquired)))
+		case telemetry.SpanDel:
+			count(&f.released, is(string(telemetry.LockReleased)))
+		case telemetry.SpanSet:
+			count(&f.ended, is(string(telemetry.EndedCycle)))
+		case telemetry.SpanBackendCall:
+			count(&f.failedCalls, is("error"))
+		}
+	}
+}

@@ -1,0 +1,121 @@
+// Package verify holds what a run counted, by its own account and Redis's, against what Jaeger and Prometheus have
+// stored of it.
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"cachelab/app/record"
+)
+
+// Options say where to look.
+type Options struct {
+	JaegerURL, PrometheusURL string
+	// Patience is how long the two may take to catch up.
+	Patience time.Duration
+}
+
+// Result is what the comparison came to.
+type Result struct {
+	Record record.Record
+	Rows   []Row
+	// Missing are the ids of traces that Jaeger does not hold.
+	Missing []string
+}
+
+// pause between two looks.
+const pause = 500 * time.Millisecond
+
+// Run compares, and looks again until all is equal or patience ends. The error says that there is nothing to compare;
+// a difference is none.
+func Run(ctx context.Context, r record.Record, o Options) (Result, error) {
+	if len(r.Run.TraceIDs) == 0 {
+		return Result{}, fmt.Errorf("run %s sent no spans: telemetry was off, or nobody took them; start the stack (make up) and run again", r.Run.ID)
+	}
+	for deadline := time.Now().Add(o.Patience); ; {
+		result, err := look(ctx, r, o)
+		if err != nil || result.Differing() == 0 || time.Now().After(deadline) {
+			return result, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return result, context.Cause(ctx)
+		}
+	}
+}
+
+func look(ctx context.Context, r record.Record, o Options) (Result, error) {
+	m, err := readMetrics(ctx, o.PrometheusURL, r.Run.ID, r.Run.Mode, r.Age())
+	if err != nil {
+		return Result{}, err
+	}
+	spans, err := readSpans(ctx, o.JaegerURL, r.Run.TraceIDs)
+	if err != nil {
+		return Result{}, err
+	}
+	if len(m) == 0 && spans.total == 0 {
+		return Result{}, fmt.Errorf("neither Prometheus nor Jaeger knows run %s: the stack was wiped or restarted since; run again", r.Run.ID)
+	}
+	return Result{Record: r, Rows: rows(r, spans, m), Missing: spans.missing}, nil
+}
+
+// Differing returns how many rows differ.
+func (r Result) Differing() int { return r.in(Differs) }
+
+// Equal returns how many rows are equal.
+func (r Result) Equal() int { return r.in(Equal) }
+
+func (r Result) in(s State) int {
+	return len(slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.State != s }))
+}
+
+// Sentence is the result in a sentence that can be checked.
+func (r Result) Sentence() string {
+	run := r.Record.Run
+	claim := fmt.Sprintf("%d backend calls / %d expiries", run.BackendCalls, run.Expiries)
+	if n := r.Differing(); n > 0 {
+		return fmt.Sprintf("%s: %d of %d rows differ", claim, n, len(r.Rows))
+	}
+	who := "the app, Redis, Jaeger and Prometheus agree"
+	if n := r.in(Shared) + r.in(NotAvailable); n > 0 {
+		who = fmt.Sprintf("the app, Jaeger and Prometheus agree; Redis's own counts are %s", run.RedisCommands.Standing)
+	}
+	return claim + ": " + who
+}
+
+// statusError is an HTTP status that is not 200.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("answered %d", int(s)) }
+
+// requestTimeout bounds one request; a trace of load is about a megabyte.
+const requestTimeout = 10 * time.Second
+
+func getJSON(ctx context.Context, url string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	where, _, _ := strings.Cut(url, "?")
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %w", where, statusError(response.StatusCode))
+	}
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
+}
