@@ -9,6 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// lookAgain is how often a key is looked at that may go before its time: a lock that is given back.
+const lookAgain = 50 * time.Millisecond
+
 // outageLimit is how long a Redis that went away between two rounds is waited for.
 const outageLimit = 5 * time.Second
 
@@ -56,7 +59,7 @@ func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
 	var outage time.Time
 	for {
 		ttl, err := r.keeper.PTTL(ctx, key).Result()
-		pause := ttl + time.Millisecond // PTTL counts in whole ones
+		pause := min(ttl+time.Millisecond, lookAgain) // PTTL counts in whole milliseconds
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

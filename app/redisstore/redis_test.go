@@ -103,6 +103,26 @@ func TestAnOutageBetweenRoundsIsWaitedOut(t *testing.T) {
 	}
 }
 
+func TestALockThatIsGivenBackEarlyIsNotWaitedForAnyLonger(t *testing.T) {
+	r := open(t, redistest.Start(t).Addr())
+	if _, err := r.Lock(t.Context(), "lock", "A", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	free := make(chan error, 1)
+	go func() { free <- r.AwaitExpiry(t.Context(), "lock") }()
+	if _, err := r.Unlock(t.Context(), "lock", "A"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-free:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("still waiting")
+	}
+}
+
 func TestAnOutageThatLastsIsAnError(t *testing.T) {
 	server := redistest.Start(t)
 	r := open(t, server.Addr())
