@@ -92,27 +92,9 @@ type Telemetry struct {
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)
 	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider()}
-	var spanExporter sdktrace.SpanExporter
-	var metricExporter sdkmetric.Exporter
-	if o.Switch != Off && !strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") {
-		var spansTo, metricsTo *receiver
-		var err, err2 error
-		spanExporter, spansTo, err = newSpanExporter(ctx, env, o.Console)
-		metricExporter, metricsTo, err2 = newMetricExporter(ctx, env, o.Console)
-		if err := errors.Join(err, err2); err != nil {
-			return nil, err
-		}
-		spansThere, err := t.reach(ctx, o.Switch, spansTo)
-		metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
-		if err := errors.Join(err, err2); err != nil {
-			return nil, err
-		}
-		if !spansThere {
-			spanExporter = nil
-		}
-		if !metricsThere {
-			metricExporter = nil
-		}
+	spanExporter, metricExporter, err := t.exporters(ctx, env, o)
+	if err != nil {
+		return nil, err
 	}
 	if spanExporter == nil && metricExporter == nil && o.Spans == nil && o.Reader == nil {
 		return t, nil
@@ -130,6 +112,27 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 		}
 	}
 	return t, nil
+}
+
+// exporters returns those that are asked for and whose receivers accept; nil stands for none.
+func (t *Telemetry) exporters(ctx context.Context, env lookup, o Options) (sdktrace.SpanExporter, sdkmetric.Exporter, error) {
+	if o.Switch == Off || strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") {
+		return nil, nil, nil
+	}
+	spans, spansTo, err := newSpanExporter(ctx, env, o.Console)
+	metrics, metricsTo, err2 := newMetricExporter(ctx, env, o.Console)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, nil, err
+	}
+	spansThere, err := t.reach(ctx, o.Switch, spansTo)
+	metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
+	if !spansThere {
+		spans = nil
+	}
+	if !metricsThere {
+		metrics = nil
+	}
+	return spans, metrics, errors.Join(err, err2)
 }
 
 // reach finds out whether a receiver accepts. A receiver that is absent is an error with On and a notice with
