@@ -128,6 +128,8 @@ type ran struct {
 	Outcomes                  map[string]int
 }
 
+func (r ran) end() time.Time { return r.Started.Add(time.Duration(r.Duration * float64(time.Second))) }
+
 // begin starts a run that delivers to the servers; the returned function waits for its end.
 func (s servers) begin(t *testing.T, arguments ...string) func() ran {
 	t.Helper()

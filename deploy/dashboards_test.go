@@ -262,6 +262,15 @@ func traces(t *testing.T, g grafana, runs []ran) {
 		if want := min(q.Limit, rounds[mode]); len(got) != want {
 			t.Errorf("%d traces of %s rounds, want %d", len(got), mode, want)
 		}
+		newest, latest := "", time.Time{}
+		for _, r := range runs {
+			if end := r.end(); r.Mode == mode && end.After(latest) {
+				newest, latest = r.TraceIDs[r.Rounds-1][0], end
+			}
+		}
+		if !slices.ContainsFunc(got, func(trace jaegerTrace) bool { return trace.TraceID == newest }) {
+			t.Errorf("the newest %s round, %s, is not in the table", mode, newest)
+		}
 		for _, trace := range got {
 			if known[trace.TraceID] != mode {
 				t.Errorf("the trace %s is none of a %s round", trace.TraceID, mode)
@@ -293,8 +302,8 @@ func annotations(t *testing.T, g grafana, runs []ran) {
 		}
 	}
 	for _, r := range runs {
-		region, end := marked[r.Run], r.Started.Add(time.Duration(r.Duration*float64(time.Second)))
-		if region[0].Sub(r.Started).Abs() > 2*time.Second || region[1].Sub(end).Abs() > 2*time.Second {
+		region, end := marked[r.Run], r.end()
+		if region[0].Sub(r.Started).Abs() > 3*time.Second || region[1].Sub(end).Abs() > 3*time.Second {
 			t.Errorf("%s is marked from %v to %v, and went from %v to %v", r.Run, region[0], region[1], r.Started, end)
 		}
 	}

@@ -23,6 +23,7 @@ type panelModel struct {
 	Type, Title, Description string
 	GridPos                  struct{ X, Y, W, H int }
 	Targets                  []map[string]any
+	Options                  struct{ Content string }
 	FieldConfig              struct {
 		Defaults struct{ Unit, NoValue string }
 	}
@@ -114,6 +115,24 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 	}
 	if panels < 15 {
 		t.Errorf("%d panels, want 15 at least", panels)
+	}
+}
+
+// Without data the home page says what to run, with targets that are there.
+func TestHomeSaysWhatToRun(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := dashboards(t)[herdPage+".json"].Panels[0]
+	targets := regexp.MustCompile("`make (\\w+)`").FindAllStringSubmatch(first.Options.Content, -1)
+	if first.Type != "text" || len(targets) < 2 {
+		t.Fatalf("the first panel is %+v", first)
+	}
+	for _, target := range targets {
+		if !strings.Contains(string(makefile), "\n"+target[1]+": ") {
+			t.Errorf("there is no %s", target[0])
+		}
 	}
 }
 

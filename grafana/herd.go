@@ -114,7 +114,7 @@ func runsAndTraces(p *page) {
 	p.panel(8, 8, "Alerts that fire now", says("From deploy/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
-			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value"}, "alertname", "severity")).
+			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value", "Value #A"}, "alertname", "severity")).
 			OverrideByName("alert", append(color(red), dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}})))
 	p.panel(24, 5, "Alerts over time", says("When which alert fired.", "Herd during the whole run and a little after.", "nothing, or the end of a broken run's Herd."),
 		statetimeline.NewPanelBuilder().Targets(targets(query(`max by (alertname) (`+firing+`)`, "{{alertname}}"))).

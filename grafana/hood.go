@@ -19,7 +19,7 @@ func hood() *page {
 		"2: GET and SET.", "about 8 to 12: polling costs commands, and saves calls."),
 		lines(count, query(fmt.Sprintf("%s / (%s > 0)", now(redisCommands.in(), perRun), now(requests.in(), perRun)), "{{"+run+"}}")).Decimals(1))
 	p.panel(8, 8, "Pool connections", says("Connections of the Redis client's pool, used and idle.",
-		"as many used as there are workers, for a moment.", "the same, again and again, as waiters poll."),
+		"as many as there are workers; used only for the blink of a command, so seldom seen.", "the same: a waiter that sleeps holds no connection."),
 		lines(count, query(now(poolUsage.in(), "mode, state"), "{{mode}} {{state}}")))
 	p.panel(8, 8, "Pool waits and timeouts", says("How often a command had to wait for a connection, and how often it got none in time, in each interval.",
 		"0: the pool has a connection for each worker.", "0, too. Anything else means that the pool is too small, and latencies tell more of the pool than of Redis."),

@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/grafana/grafana-foundation-sdk/go/cog"
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
 func main() {
@@ -40,7 +37,7 @@ func write(folder string) error {
 // files are the dashboards as JSON, by the name of their file.
 func files() (map[string][]byte, error) {
 	all := map[string][]byte{}
-	for _, page := range []cog.Builder[dashboard.Dashboard]{herd(), hood()} {
+	for _, page := range []*page{herd(), hood()} {
 		built, err := page.Build()
 		if err != nil {
 			return nil, fmt.Errorf("build a dashboard: %w", err)

@@ -1,5 +1,7 @@
 package main
 
+//lint:file-ignore SA1019 The SDK prefers its newer schema, which only recent releases of Grafana can read.
+
 import (
 	"fmt"
 
@@ -21,6 +23,9 @@ const (
 	herdPage = "thundering-herd"
 	hoodPage = "under-the-hood"
 )
+
+// classic is a dashboard in the schema that every Grafana reads.
+type classic = dashboard.Dashboard
 
 // page is a dashboard that is being put together: variables, annotations and links are the same on all.
 type page struct {
@@ -108,9 +113,9 @@ func (p *page) fail(err error) {
 }
 
 // Build implements cog.Builder.
-func (p *page) Build() (dashboard.Dashboard, error) {
+func (p *page) Build() (classic, error) {
 	if p.err != nil {
-		return dashboard.Dashboard{}, p.err
+		return classic{}, p.err
 	}
 	return p.DashboardBuilder.Build()
 }
