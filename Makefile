@@ -20,7 +20,7 @@ export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare up down verify test race soak bench e2e lint fmt clean build
+.PHONY: help broken fixed load compare up down verify dashboards test race soak bench e2e lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -47,6 +47,9 @@ down: ## stop them; what Prometheus stored stays
 
 verify: build ## hold the newest run against what Jaeger and Prometheus have stored
 	@$(BIN) verify $(ARGS)
+
+dashboards: ## write grafana/dashboards, which make up shows
+	go run ./grafana grafana/dashboards
 
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"

@@ -71,7 +71,7 @@ func (s *servers) checkLinks(t *testing.T, r result) {
 				}
 			}
 		}
-		if err := get(link[2]+"/api/traces/"+link[3], &traces); err != nil {
+		if err := get(t, link[2]+"/api/traces/"+link[3], &traces); err != nil {
 			t.Error(err)
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *servers) checkExemplars(t *testing.T, r result) {
 	}
 	query := url.QueryEscape(fmt.Sprintf(`cachelab_request_duration_seconds_bucket{instance=%q}`, r.json.Run))
 	address := fmt.Sprintf("%s/api/v1/query_exemplars?query=%s&start=%d&end=%d", s.prometheus, query, time.Now().Add(-5*time.Minute).Unix(), time.Now().Unix()+1)
-	if err := get(address, &answer); err != nil {
+	if err := get(t, address, &answer); err != nil {
 		t.Fatal(err)
 	}
 	ids := slices.Concat(r.json.TraceIDs...)

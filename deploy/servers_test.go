@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 // configuration files and the flags of compose.yaml.
 type servers struct {
 	redis, jaeger, otlp, prometheus string // URLs
+	program                         string // the lab
 
 	jaegerProcess, prometheusProcess *process
 	records                          string // where the lab records its runs
@@ -50,6 +52,9 @@ var built = sync.OnceValues(func() (struct{ lab, folder string }, error) {
 	return b, nil
 })
 
+// startLimit is how long a server may take until it answers.
+const startLimit = 30 * time.Second
+
 // startServers starts all three, empty, and stops them when the test ends.
 func startServers(t *testing.T) *servers {
 	t.Helper()
@@ -57,10 +62,11 @@ func startServers(t *testing.T) *servers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := func() string { return freePort(t) }
-	redis, query, otlp, prometheus := port(), port(), port(), port()
+	ports := unusedPorts(t, 7)
+	redis, query, otlp, prometheus, health := ports[0], ports[1], ports[2], ports[3], ports[4]
 	s := &servers{
-		redis: "redis://127.0.0.1:" + redis, jaeger: "http://127.0.0.1:" + query, otlp: "http://127.0.0.1:" + otlp,
+		program: programs.lab,
+		redis:   "redis://127.0.0.1:" + redis, jaeger: "http://127.0.0.1:" + query, otlp: "http://127.0.0.1:" + otlp,
 		prometheus: "http://127.0.0.1:" + prometheus, records: t.TempDir(),
 	}
 	here, err := os.Getwd()
@@ -68,25 +74,28 @@ func startServers(t *testing.T) *servers {
 		t.Fatal(err)
 	}
 	start(t, nil, "redis-server", "--port", redis, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	health := port()
 	s.jaegerProcess = start(t, []string{
-		"JAEGER_QUERY_HTTP_PORT=" + query, "JAEGER_QUERY_GRPC_PORT=" + port(), "JAEGER_OTLP_HTTP_PORT=" + otlp,
-		"JAEGER_OTLP_GRPC_PORT=" + port(), "JAEGER_HEALTH_PORT=" + health,
+		"JAEGER_QUERY_HTTP_PORT=" + query, "JAEGER_QUERY_GRPC_PORT=" + ports[5], "JAEGER_OTLP_HTTP_PORT=" + otlp,
+		"JAEGER_OTLP_GRPC_PORT=" + ports[6], "JAEGER_HEALTH_PORT=" + health,
 	}, filepath.Join(programs.folder, "jaeger"), "--config", filepath.Join(here, "jaeger.yaml"))
 	s.prometheusProcess = start(t, nil, filepath.Join(programs.folder, "prometheus"), flags(stack(t).Services["prometheus"], map[string]string{
 		"--config.file":        filepath.Join(here, "prometheus.yml"),
 		"--storage.tsdb.path":  t.TempDir(),
 		"--web.listen-address": "127.0.0.1:" + prometheus,
 	})...)
-	await(t, "redis-server", func() error {
+	eventually(t, startLimit, "redis-server is ready", func() error {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+redis)
 		if err == nil {
 			err = conn.Close()
 		}
 		return err
 	})
-	await(t, "Jaeger", func() error { return get("http://127.0.0.1:"+health+"/status", nil) })
-	await(t, "Prometheus", func() error { return get(s.prometheus+"/-/ready", nil) })
+	for _, address := range []string{"http://127.0.0.1:" + health + "/status", s.prometheus + "/-/ready"} {
+		eventually(t, startLimit, address+" answers", func() error {
+			_, err := fetch(t, address)
+			return err
+		})
+	}
 	return s
 }
 
@@ -139,51 +148,78 @@ func tail(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-func freePort(t *testing.T) string {
+// unusedPorts are n of 127.0.0.1 that nobody listens on, all different.
+func unusedPorts(t *testing.T, n int) []string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
-// await asks until there is no error, for half a minute.
-func await(t *testing.T, what string, ask func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err = ask(); err == nil {
-			return
+	var ports []string
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer listener.Close() // all at once, so that all differ
+		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
-	t.Fatalf("%s did not get ready: %v", what, err)
+	return ports
 }
 
-// get reads JSON over HTTP; into may be nil.
-func get(address string, into any) error {
-	client := http.Client{Timeout: 10 * time.Second}
-	response, err := client.Get(address)
+// fetch is a GET that answers 200.
+func fetch(t *testing.T, address string) ([]byte, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return body, err
+}
+
+// ask fetches the data of an API's answer, of Prometheus or Jaeger.
+func ask[T any](t *testing.T, address string, parameters url.Values) T {
+	t.Helper()
+	body, err := fetch(t, address+"?"+parameters.Encode())
 	if err != nil {
-		return err
+		t.Fatalf("%s %v: %v", address, parameters, err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %s", address, response.Status, body)
+	var answer struct{ Data T }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		t.Fatalf("%s: %v", address, err)
 	}
-	if into == nil {
-		return nil
+	return answer.Data
+}
+
+// eventually tries until there is no error; the last one tells what is missing.
+func eventually(t *testing.T, limit time.Duration, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v, after %v", what, err, limit)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	return json.Unmarshal(body, into)
+}
+
+// get reads JSON over HTTP.
+func get(t *testing.T, address string, into any) error {
+	t.Helper()
+	body, err := fetch(t, address)
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
+	return err
 }
 
 // post sends OTLP as JSON.
@@ -219,15 +255,11 @@ type result struct {
 // lab runs the program against the servers.
 func (s *servers) lab(t *testing.T, args ...string) result {
 	t.Helper()
-	programs, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "run.json")
 	if args[0] != "verify" {
 		args = append(args, "--json", file, "--quiet")
 	}
-	c := exec.CommandContext(t.Context(), programs.lab, args...)
+	c := exec.CommandContext(t.Context(), s.program, args...)
 	c.Env = append(os.Environ(), "CACHELAB_REDIS="+s.redis, "CACHELAB_RECORDS="+s.records, "CACHELAB_JAEGER_URL="+s.jaeger,
 		"CACHELAB_PROMETHEUS_URL="+s.prometheus, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+s.otlp+"/v1/traces",
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="+s.prometheus+"/api/v1/otlp/v1/metrics")
@@ -252,7 +284,7 @@ func (s *servers) query(t *testing.T, promQL string) []float64 {
 			Result []struct{ Value [2]any }
 		}
 	}
-	if err := get(s.prometheus+"/api/v1/query?query="+url.QueryEscape(promQL), &answer); err != nil {
+	if err := get(t, s.prometheus+"/api/v1/query?query="+url.QueryEscape(promQL), &answer); err != nil {
 		t.Fatal(err)
 	}
 	var all []float64
@@ -271,7 +303,7 @@ func (s *servers) queryRange(t *testing.T, promQL string, from, to time.Time) []
 		}
 	}
 	address := fmt.Sprintf("%s/api/v1/query_range?query=%s&start=%d&end=%d&step=1", s.prometheus, url.QueryEscape(promQL), from.Unix(), to.Unix())
-	if err := get(address, &answer); err != nil {
+	if err := get(t, address, &answer); err != nil {
 		t.Fatal(err)
 	}
 	var all []float64

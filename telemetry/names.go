@@ -86,8 +86,16 @@ const (
 	MetricSpans           = "cachelab.spans"
 )
 
-// Metrics of redisotel whose buckets the lab sets.
+// Metrics of the Redis client's pool, reported by redisotel, and of the Go runtime, which the dashboards show too.
 const (
 	metricPoolCreateTime = "db.client.connections.create_time"
-	metricPoolUseTime    = "db.client.connections.use_time"
+
+	MetricPoolUseTime  = "db.client.connections.use_time" // its buckets are the lab's
+	MetricPoolUsage    = "db.client.connections.usage"
+	MetricPoolWaits    = "db.client.connections.waits"
+	MetricPoolTimeouts = "db.client.connections.timeouts"
+
+	MetricGoroutines = "go.goroutine.count"
+	MetricGoMemory   = "go.memory.used"
+	MetricGoAllocs   = "go.memory.allocated"
 )

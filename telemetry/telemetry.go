@@ -211,7 +211,7 @@ func poolViews() []sdkmetric.View {
 	view := func(name string) sdkmetric.View {
 		return sdkmetric.NewView(sdkmetric.Instrument{Name: name}, sdkmetric.Stream{Aggregation: buckets})
 	}
-	return []sdkmetric.View{view(metricPoolCreateTime), view(metricPoolUseTime)}
+	return []sdkmetric.View{view(metricPoolCreateTime), view(MetricPoolUseTime)}
 }
 
 // Buckets for durations in seconds: from 0.5 ms, a command, to 10 s, the lock's TTL, and finer around a fill.

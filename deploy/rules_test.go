@@ -1,0 +1,119 @@
+//go:build e2e
+
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	rulesFile = "rules/alerts.yml"
+	ruleTests = "rules/tests/alerts.yml"
+)
+
+func promtool(t *testing.T, folder string, arguments ...string) (string, error) {
+	t.Helper()
+	programs, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(programs.folder, "promtool"), arguments...)
+	command.Dir = folder
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+func TestRules(t *testing.T) {
+	if out, err := promtool(t, ".", "check", "config", "prometheus.yml"); err != nil || !strings.Contains(out, "1 rule files found") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := promtool(t, ".", "test", "rules", ruleTests); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Each rule's threshold is held by the rule tests, from either side where there are two.
+func TestRuleTestsKnowTheThresholds(t *testing.T) {
+	text := read(t, rulesFile)
+	var rules struct {
+		Groups []struct {
+			Interval string
+			Rules    []struct{ Alert, Expr, For string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), &rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range rules.Groups {
+		if group.Interval != "1s" {
+			t.Errorf("rules are looked at every %s, want 1s", group.Interval)
+		}
+		for _, rule := range group.Rules {
+			if rule.For != "" {
+				t.Errorf("%s waits %s, and a herd is over by then", rule.Alert, rule.For)
+			}
+			expr := strings.TrimSpace(rule.Expr)
+			cut := strings.LastIndex(expr, " > ")
+			threshold := expr[cut+3:]
+			others := []string{"-1", "1"}
+			if threshold == "2" {
+				others = []string{"1.9", "2.1"}
+			} else if threshold != "0" {
+				t.Fatalf("%s has the threshold %s, which this test does not know", rule.Alert, threshold)
+			}
+			for _, other := range others {
+				_, own, _ := strings.Cut(text, "alert: "+rule.Alert+"\n")
+				changed := strings.Replace(own, " > "+threshold+"\n", " > "+other+"\n", 1)
+				folder := t.TempDir()
+				write(t, filepath.Join(folder, rulesFile), strings.TrimSuffix(text, own)+changed)
+				write(t, filepath.Join(folder, ruleTests), read(t, ruleTests))
+				if out, err := promtool(t, folder, "test", "rules", ruleTests); err == nil || !strings.Contains(out, rule.Alert) && !strings.Contains(out, "ALERTS") {
+					t.Errorf("%s: no rule test minds the threshold %s instead of %s: %s", rule.Alert, other, threshold, out)
+				}
+			}
+		}
+	}
+}
+
+// The container sees the rules where its configuration looks for them.
+func TestRulesAreMounted(t *testing.T) {
+	var config struct {
+		RuleFiles []string `yaml:"rule_files"`
+		Global    struct {
+			EvaluationInterval string `yaml:"evaluation_interval"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "prometheus.yml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.RuleFiles) != 1 || config.RuleFiles[0] != "rules/*.yml" || config.Global.EvaluationInterval != "1s" {
+		t.Errorf("rules %v, looked at every %s", config.RuleFiles, config.Global.EvaluationInterval)
+	}
+	rules, err := filepath.Abs("rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounted := map[string]string{}
+	for _, mount := range stack(t).Services["prometheus"].Volumes {
+		mounted[mount.Target] = mount.Source
+	}
+	if beside := filepath.Join(filepath.Dir("/etc/prometheus/prometheus.yml"), "rules"); mounted[beside] != rules {
+		t.Errorf("%s is %q, want %s", beside, mounted[beside], rules)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

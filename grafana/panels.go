@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+)
+
+// The modes that the pages compare.
+const (
+	broken = "broken"
+	fixed  = "fixed"
+)
+
+// Broken is red and fixed is green, everywhere; so is every other mode that is no broken one.
+const (
+	red   = "red"
+	green = "green"
+)
+
+// The units of panels, in Grafana's words.
+const (
+	count   = "none" // the whole number: 1234, not 1.23 K
+	seconds = "s"
+	millis  = "ms"
+	share   = "percentunit"
+	memory  = "bytes"
+	date    = "dateTimeAsIso"
+)
+
+// nothing is what a panel says without data; the text panel at the top says what to run.
+const nothing = "no run yet"
+
+// sourceOf names a provisioned data source, whose uid is its type.
+func sourceOf(kind string) common.DataSourceRef {
+	return common.DataSourceRef{Type: &kind, Uid: &kind}
+}
+
+// query is a Prometheus query over time, instant one for now. The caller's targets() gives it its letter.
+func query(expr, legend string) *prometheus.DataqueryBuilder {
+	return prometheus.NewDataqueryBuilder().Datasource(sourceOf("prometheus")).EditorMode(prometheus.QueryEditorModeCode).
+		Expr(expr).LegendFormat(legend).Range()
+}
+
+func instant(expr, legend string) *prometheus.DataqueryBuilder { return query(expr, legend).Instant() }
+
+func targets(queries ...*prometheus.DataqueryBuilder) []cog.Builder[variants.Dataquery] {
+	var all []cog.Builder[variants.Dataquery]
+	for i, q := range queries {
+		all = append(all, q.RefId(letter(i)))
+	}
+	return all
+}
+
+func letter(i int) string { return string(rune('A' + i)) }
+
+// bars show how much was counted in each interval. A bar stands before its point in time: it is what came since the
+// last one.
+func bars(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+	return graph(unit, queries...).DrawStyle(common.GraphDrawStyleBars).FillOpacity(80).LineWidth(0).
+		BarAlignment(common.BarAlignmentBefore).
+		Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
+}
+
+// lines show a value over time; they join points that are a push apart, and end with the run.
+func lines(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+	const gap = 5000.0 // ms
+	return graph(unit, queries...).FillOpacity(10).LineWidth(2).
+		ShowPoints(common.VisibilityModeAlways).PointSize(4).
+		SpanNulls(common.BoolOrFloat64{Float64: cog.ToPtr(gap)})
+}
+
+func graph(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+	p := timeseries.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).Min(0).NoValue(nothing).
+		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
+		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
+		ColorScheme(always(green))
+	for _, o := range modeColors() {
+		p.OverrideByRegexp(o.names, o.properties)
+	}
+	return p
+}
+
+// number shows one large value for each query.
+func number(unit string, queries ...*prometheus.DataqueryBuilder) *stat.PanelBuilder {
+	p := stat.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).NoValue(nothing).
+		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
+		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeBackground).
+		TextMode(common.BigValueTextModeValueAndName).Orientation(common.VizOrientationHorizontal).
+		TimeFrom(lookBack).HideTimeOverride(true)
+	return p
+}
+
+// byMode gives a number's values the colours of their modes.
+func byMode(p *stat.PanelBuilder) *stat.PanelBuilder {
+	p.ColorScheme(always(green))
+	for _, o := range modeColors() {
+		p.OverrideByRegexp(o.names, o.properties)
+	}
+	return p
+}
+
+// spread is a heatmap of one mode's latencies.
+func spread(mode, scheme string) *heatmap.PanelBuilder {
+	buckets := added(requestDuration.in(inMode(mode)), "le")
+	return heatmap.NewPanelBuilder().
+		Targets(targets(query(buckets, "{{le}}").Format(prometheus.PromQueryFormatHeatmap).Exemplar(true))).
+		Unit(count).NoValue(nothing).Calculate(false).
+		YAxis(heatmap.NewYAxisConfigBuilder().Unit(seconds).AxisPlacement(common.AxisPlacementLeft)).
+		CellValues(heatmap.NewCellValuesBuilder().Unit(count)).
+		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeScheme).Scheme(scheme).Exponent(0.5).Steps(64)).
+		FilterValues(heatmap.NewFilterValueRangeBuilder().Le(1e-9)). // an empty cell is no cell
+		RowsFrame(heatmap.NewRowsHeatmapOptionsBuilder().Layout(common.HeatmapCellLayoutAuto)).
+		Tooltip(heatmap.NewHeatmapTooltipBuilder().Mode(common.TooltipDisplayModeSingle)).
+		CellGap(1).ShowLegend().ExemplarsColor("rgba(255,255,255,0.7)")
+}
+
+// list is a table of the instant queries' results, joined by their labels.
+func list(queries ...*prometheus.DataqueryBuilder) *table.PanelBuilder {
+	for _, q := range queries {
+		q.Format(prometheus.PromQueryFormatTable)
+	}
+	return table.NewPanelBuilder().Targets(targets(queries...)).NoValue(nothing).TimeFrom(lookBack).HideTimeOverride(true).
+		CellHeight(common.TableCellHeightSm)
+}
+
+// override changes the look of the fields with these names.
+type override struct {
+	names      string // a regular expression in Grafana's notation
+	properties []dashboard.DynamicConfigValue
+}
+
+// shades tells the series of one mode apart: the word that its name ends with makes it paler or darker.
+var shades = []struct{ shade, words string }{
+	{"light-", "hit|held|p50|SET NX PX|idle|timeouts"},
+	{"dark-", "SET|lost"},
+	{"super-light-", "DEL"},
+}
+
+// modeColors go by the name of a series, which begins with its mode, as a run's id does. Later ones win.
+func modeColors() []override {
+	var all []override
+	for _, s := range shades {
+		all = append(all, override{fmt.Sprintf("/ (%s)$/", s.words), color(s.shade + green)})
+	}
+	all = append(all, override{"/^" + broken + "/", color(red)})
+	for _, s := range shades {
+		all = append(all, override{fmt.Sprintf("/^%s.* (%s)$/", broken, s.words), color(s.shade + red)})
+	}
+	return all
+}
+
+func color(name string) []dashboard.DynamicConfigValue {
+	return []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]string{"mode": "fixed", "fixedColor": name}}}
+}
+
+func always(name string) *dashboard.FieldColorBuilder {
+	return dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor(name)
+}
+
+// above are thresholds: one colour, and another from a value on.
+func above(value float64, below, from string) *dashboard.ThresholdsConfigBuilder {
+	return dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).
+		Steps([]dashboard.Threshold{{Color: below}, {Value: &value, Color: from}})
+}
+
+// says is a panel's description: what it shows, and what to see in each mode.
+func says(what, inBroken, inFixed string) string {
+	return strings.Join([]string{what, "**Broken:** " + inBroken, "**Fixed:** " + inFixed}, "\n\n")
+}

@@ -1,0 +1,84 @@
+package main
+
+import "fmt"
+
+// What Prometheus calls the run: service.instance.id.
+const run = "instance"
+
+// perRun and perMode are what sums keep apart.
+const (
+	perRun  = "instance, mode"
+	perMode = "mode"
+)
+
+// added is how much a counter grew in each interval of a graph, exactly: no rate, nothing extrapolated. It subtracts
+// per series before it sums, or an older run that leaves the graph would draw a bar below zero; a series that is
+// younger than the interval began at 0, or a run's first burst would be lost when one zooms out.
+func added(series, by string) string {
+	return fmt.Sprintf("sum by (%[2]s) (%[1]s - (%[1]s offset $__interval or %[1]s * 0))", series, by)
+}
+
+// total is the last value of a run's counter, however long ago: what the run printed. Never increase(), which
+// extrapolates.
+func total(series string) string {
+	return fmt.Sprintf("sum by (%s) (last_over_time(%s[$__range]))", perRun, series)
+}
+
+// last is the last value of a run's gauge.
+func last(series string) string {
+	return fmt.Sprintf("max by (%s) (last_over_time(%s[$__range]))", perRun, series)
+}
+
+// now is a gauge over time. Unlike the bare series it ends with the run, not five minutes later.
+func now(series, by string) string {
+	return fmt.Sprintf("sum by (%s) (last_over_time(%s[$__rate_interval]))", by, series)
+}
+
+// most is the highest value of a gauge in each interval.
+func most(series, by string) string {
+	return fmt.Sprintf("max by (%s) (max_over_time(%s[$__interval]))", by, series)
+}
+
+// quantile is an estimate from a histogram's buckets, over time. Extrapolation does not hurt here: it is the same for
+// all buckets of a series.
+func quantile(q, buckets, by string) string {
+	return fmt.Sprintf("histogram_quantile(%s, sum by (%s, le) (rate(%s[$__rate_interval])))", q, by, buckets)
+}
+
+// started is when a run pushed for the first time, in seconds since 1970: the first sample of run.active in the
+// chosen time. timestamp() tells the sample's own time, which only a subquery can carry over a run's end.
+func started(labels ...string) string {
+	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[$__range:1s]))", perRun, runActive.in(labels...))
+}
+
+// ofNewest keeps the values of the run of this mode that was started last. Chosen by its start, not by its last push,
+// so that of two runs at once it does not show one and then the other.
+func ofNewest(values, mode string) string {
+	return fmt.Sprintf("(%s) and on (%s) topk(1, %s)", values, run, started(inMode(mode)))
+}
+
+func inMode(mode string) string { return label("mode", mode) }
+
+// perExpiry is a run's backend calls per expiry cycle; nothing before the first cycle has ended.
+func perExpiry(labels ...string) string {
+	return fmt.Sprintf("%s / (%s > 0)", total(backendCalls.in(labels...)), total(expiries.in(labels...)))
+}
+
+// p99 is the ledger's own once the run has ended, until then an estimate.
+func p99(labels ...string) string {
+	return fmt.Sprintf("%s or histogram_quantile(0.99, sum by (%s, le) (last_over_time(%s[$__range])))",
+		last(runLatency.in(append(labels, label("quantile", "p99"))...)), perRun, requestDuration.in(labels...))
+}
+
+// The state of a run, as a number for the table's words.
+const (
+	notOK      = 0
+	ok         = 1
+	stillGoing = 2
+	cutOff     = 3 // it never said how it ended
+)
+
+func state() string {
+	return fmt.Sprintf("%s or %d * (max by (%s) (last_over_time(%s[10s])) == 1) or %d * (%s == 1)",
+		last(runVerdict.in()), stillGoing, perRun, runActive.in(), cutOff, last(runActive.in()))
+}
