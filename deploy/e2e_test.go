@@ -118,6 +118,80 @@ func (s *servers) checkExemplars(t *testing.T, r result) {
 	}
 }
 
+// The README's tour: what each step says is there to be seen. The panels' values are TestDashboards' matter.
+func TestTheTourLeadsWhereItSays(t *testing.T) {
+	s := startServers(t)
+	type span struct {
+		SpanID, OperationName string
+		References            []struct{ RefType, SpanID string }
+		Tags                  []struct {
+			Key   string
+			Value any
+		}
+	}
+	trace := func(id string) map[string][]span {
+		var traces struct{ Data []struct{ Spans []span } }
+		if err := get(t, s.jaeger+"/api/traces/"+id, &traces); err != nil {
+			t.Fatal(err)
+		}
+		named := map[string][]span{}
+		for _, span := range traces.Data[0].Spans {
+			named[span.OperationName] = append(named[span.OperationName], span)
+		}
+		return named
+	}
+	tag := func(s span, key string) any {
+		for _, t := range s.Tags {
+			if t.Key == key {
+				return t.Value
+			}
+		}
+		return nil
+	}
+
+	broken := s.lab(t, "broken", "--rounds", "1")
+	s.checkExemplars(t, broken)
+	spans := trace(broken.json.TraceIDs[0][0])
+	if len(spans["worker"]) != 50 || len(spans["MISS"]) != 50 || len(spans["backend call"]) != 50 {
+		t.Errorf("broken: %d workers, %d misses, %d backend calls, want 50 of each", len(spans["worker"]), len(spans["MISS"]), len(spans["backend call"]))
+	}
+	queued := 0
+	for _, call := range spans["backend call"] {
+		if ms, _ := tag(call, "queued_ms").(float64); ms > 200 {
+			queued++
+		}
+	}
+	if queued != 40 {
+		t.Errorf("broken: %d calls queued for a fill's time or more, want 40", queued)
+	}
+
+	fixed := s.lab(t, "fixed", "--rounds", "1")
+	spans = trace(fixed.json.TraceIDs[0][0])
+	winners := map[string]span{}
+	filled := 0
+	for _, miss := range spans["MISS"] {
+		if tag(miss, "outcome") == "filled" {
+			filled++
+		}
+		if tag(miss, "waiters") != nil {
+			winners[miss.SpanID] = miss
+		}
+	}
+	if filled != 1 || len(spans["backend call"]) != 1 {
+		t.Errorf("fixed: %d filled, %d backend calls, want 1", filled, len(spans["backend call"]))
+	}
+	for _, wait := range spans["wait for fill"] {
+		linked := false
+		for _, r := range wait.References {
+			_, winner := winners[r.SpanID]
+			linked = linked || r.RefType == "FOLLOWS_FROM" && winner
+		}
+		if !linked {
+			t.Error("fixed: a waiter without a link to a winner's MISS")
+		}
+	}
+}
+
 // P7
 func TestARunOfASecondIsStoredToTheLastCount(t *testing.T) {
 	s := startServers(t)
