@@ -71,6 +71,7 @@ func newRoot(p Process) *cobra.Command {
   cachelab broken    naive cache-aside: every worker calls the slow backend
   cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
   cachelab compare   both, side by side
+  cachelab drill     fixed with a fault, to see where its rules come from
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -82,7 +83,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load or compare", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare or drill", args[0])}
 			}
 			return nil
 		},
@@ -106,6 +107,8 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
+		newDrillCommand(p),
+		newWinnerCommand(p),
 	)
 	return root
 }
@@ -136,12 +139,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 
 // runModes makes one run of each mode and reports them.
 func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
-	screen := p.Stdout
-	if s.json == "-" {
-		screen = p.Stderr
-	}
-	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	terminal := report.NewTerminal(screen, p.Environ)
+	terminal := newTerminal(p, s)
 	for _, w := range s.warnings() {
 		terminal.Warn(w)
 	}
@@ -167,12 +165,30 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
 	}
-	for _, run := range runs {
-		if err == nil && !run.Verdict.OK {
-			err = errVerdict{}
-		}
+	if err == nil {
+		err = verdicts(runs)
 	}
 	return err
+}
+
+// newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.
+func newTerminal(p Process, s *settings) *report.Terminal {
+	screen := p.Stdout
+	if s.json == "-" {
+		screen = p.Stderr
+	}
+	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
+	return report.NewTerminal(screen, p.Environ)
+}
+
+// verdicts is an error if one of them is not ok.
+func verdicts(runs []report.Run) error {
+	for _, run := range runs {
+		if !run.Verdict.OK {
+			return errVerdict{}
+		}
+	}
+	return nil
 }
 
 // version is the module's, or that of the commit it was built from.

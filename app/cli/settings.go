@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type setting struct {
 	text    string
 	from    string // where the text is from, as the user would find it
 	boolean bool
+	fixed   bool // by the command: it is no flag
 	secret  bool // may hold a password
 	parse   func(string) error
 }
@@ -61,6 +63,8 @@ const (
 type defaults struct {
 	workers, rounds string
 	quiet           string
+	others          map[string]string // of a drill, by the flag's name
+	fixed           []string          // flags that do not exist here, nor their variables
 }
 
 func usual() defaults { return defaults{workers: "50", rounds: "5", quiet: "false"} }
@@ -91,6 +95,12 @@ func newSettings(d defaults) *settings {
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
+	for _, one := range s.all {
+		if value, ok := d.others[one.name]; ok {
+			one.text = value
+		}
+		one.fixed = slices.Contains(d.fixed, one.name)
+	}
 	return s
 }
 
@@ -108,6 +118,9 @@ func add[T any](s *settings, name, value, usage string, into *T, parse func(stri
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	for _, one := range s.all {
+		if one.fixed {
+			continue
+		}
 		f := flags.VarPF(one, one.name, "", one.usage)
 		if one.boolean {
 			f.NoOptDefVal = "true"
@@ -128,7 +141,7 @@ func Flags() []*pflag.Flag {
 func (s *settings) resolve(lookup func(string) (string, bool)) error {
 	var faults []error
 	for _, one := range s.all {
-		if value, ok := lookup(one.variable()); ok && one.from == "default" {
+		if value, ok := lookup(one.variable()); ok && one.from == "default" && !one.fixed {
 			one.text, one.from = value, one.variable()
 		}
 		if err := one.parse(one.text); err != nil {

@@ -58,6 +58,9 @@ func (t Teller) fail(ctx context.Context, command string, err error) {
 	t.tell(ctx, Event{Step: Failed, Text: command, Err: err})
 }
 
+// Fault tells of a fault that a drill injected.
+func (t Teller) Fault(ctx context.Context, text string) { t.tell(ctx, Event{Step: Fault, Text: text}) }
+
 // Store returns next, told.
 func (t Teller) Store(next cache.Store) cache.Store { return store{next, t} }
 

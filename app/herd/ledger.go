@@ -12,6 +12,7 @@ import (
 type Ledger struct {
 	Workers  int
 	Rounds   int // rounds that took place
+	ByRound  []RoundSummary
 	Requests int
 	cache.Counts
 	Outcomes map[cache.Outcome]int
@@ -56,6 +57,7 @@ func newLedger(workers int) Ledger {
 
 func (l *Ledger) add(responses []Response, round RoundSummary) {
 	l.Rounds++
+	l.ByRound = append(l.ByRound, round)
 	l.Requests += len(responses)
 	l.Counts.Add(round.Counts)
 	for outcome, n := range round.Outcomes {
