@@ -120,12 +120,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 		Short:   short,
 		Long:    long,
 		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
-			}
-			return nil
-		},
+		Args:    noArgs(name),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
@@ -135,6 +130,16 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 	}
 	s.register(command.Flags())
 	return command
+}
+
+// noArgs refuses arguments.
+func noArgs(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
+		}
+		return nil
+	}
 }
 
 // runModes makes one run of each mode and reports them.

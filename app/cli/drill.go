@@ -31,7 +31,9 @@ nothing worse. See app/drill/README.md for what to look at.`,
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has the last word
 	}
 	for _, d := range drill.All() {
-		command.AddCommand(newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, lab.Drill(d)))
+		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, lab.Drill(d))
+		one.Example = fmt.Sprintf("  cachelab drill %s\n  cachelab drill %s --json - --redis redis://localhost:6379", d.Name, d.Name)
+		command.AddCommand(one)
 	}
 	command.AddCommand(newAllDrillsCommand(p))
 	return command
@@ -69,7 +71,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 		Use:   "all",
 		Short: "all drills one after the other, and one table",
 		Long:  "Runs each drill with its own settings, and prints one table. It takes about two minutes.",
-		Args:  cobra.NoArgs,
+		Args:  noArgs("drill all"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := shared.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}

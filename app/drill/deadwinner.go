@@ -126,6 +126,7 @@ func (d *death) live(ctx context.Context, key string) (result cache.Result, err 
 	if err := cmd.Start(); err != nil {
 		return result, d.fail(err)
 	}
+	d.Report(ctx, fmt.Sprintf("this worker is process %d", cmd.Process.Pid))
 	err = d.follow(ctx, cmd, key, tokens, json.NewDecoder(steps), &result)
 	_ = cmd.Process.Kill() // if it was not killed already
 	_ = cmd.Wait()         // killed is no success
@@ -179,7 +180,8 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 		case s.Command == commandCall:
 			r.BackendCalls++
 			r.BackendErrors++
-			d.Report(ctx, fmt.Sprintf("process %d is killed in its backend call: SIGKILL", s.Process))
+			d.Step(ctx, s, nil)
+			d.Report(ctx, fmt.Sprintf("process %d is killed in its backend call, with SIGKILL", s.Process))
 			if err := cmd.Process.Kill(); err != nil {
 				return d.fail(err)
 			}

@@ -54,7 +54,8 @@ type Scene struct {
 
 	// Winner returns the command of a process that asks for the key as [Winner] does, on the run's Redis.
 	Winner func(ctx context.Context) (*exec.Cmd, error)
-	// Step tells of a step that it reported, and why it failed.
+	// Step tells of a step that it reported, and why it failed; of its backend call twice, the first time without
+	// an end.
 	Step     func(ctx context.Context, s Step, err error)
 	Probe    cache.Probe
 	NewToken func(ctx context.Context) string

@@ -28,7 +28,7 @@ func manyKeys() Drill {
 Round 1 writes all keys at the same instant, with one TTL. Round 2: they expire together; each key has its fill lock, and
 all the same the backend gets all calls at once. They are written again with --ttl-jitter. Round 3: they expire spread.
 The latencies of rounds 2 and 3 hold the wait for the expiry.`,
-		Settings: map[string]string{"workers": "200", "rounds": "3", "ttl-jitter": "20%", "backend-latency": "150ms",
+		Settings: map[string]string{"workers": "200", "rounds": "3", "ttl": "5s", "ttl-jitter": "20%", "backend-latency": "150ms",
 			"backend-jitter": "0", "backend-capacity": "0"},
 		Start: startManyKeys,
 	}

@@ -22,7 +22,7 @@ func noRecheck() Drill {
 		Long: `The re-check is answered with a miss, as if there were none. Round 1: a gate holds 5 workers between their miss and
 their lock attempt until another has filled: exactly 5 calls too many. The other rounds are left to nature: a waiter that
 polled just before the fill and locks just after it calls again. --rounds 101 gives 100 of them.`,
-		Settings:  map[string]string{"rounds": "101", "ttl": "300ms", "backend-latency": "120ms", "quiet": "true"},
+		Settings:  map[string]string{"rounds": "101", "ttl": "600ms", "backend-latency": "120ms", "quiet": "true"},
 		AnyRounds: true,
 		Start:     startNoRecheck,
 	}

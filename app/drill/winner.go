@@ -30,25 +30,6 @@ const (
 	commandCall = "backend call"
 )
 
-// String is the step as it is printed.
-func (s Step) String() string {
-	switch {
-	case s.Command == commandLock && s.Yes:
-		return s.Command + " acquired"
-	case s.Command == commandLock:
-		return s.Command + " held by another"
-	case s.Command == commandCall:
-		return s.Command
-	case s.Recheck && s.Yes:
-		return s.Command + " HIT on the re-check"
-	case s.Recheck:
-		return s.Command + " MISS on the re-check"
-	case s.Yes:
-		return s.Command + " HIT"
-	}
-	return s.Command + " MISS"
-}
-
 // patience bounds the backend call of a winner that nobody kills.
 const patience = 10 * time.Second
 

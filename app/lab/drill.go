@@ -80,8 +80,10 @@ func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell event
 			TTL:    redis.TTL,
 			Winner: r.winnerCommand,
 			Step: func(ctx context.Context, s drill.Step, err error) {
-				bridge.Reported(ctx, observedStep(s, err))
-				tell.Fault(ctx, fmt.Sprintf("process %d: %s", s.Process, s))
+				tell.Step(ctx, toldStep(s), err)
+				if !s.Ended.IsZero() {
+					bridge.Reported(ctx, observedStep(s, err))
+				}
 			},
 			Probe:    bridge.Probe(cache.NoProbe{}),
 			NewToken: bridge.NewToken,
@@ -118,6 +120,19 @@ func observedStep(s drill.Step, err error) observe.Step {
 		step.Attributes = append(step.Attributes, telemetry.LockAcquired.Bool(s.Yes))
 	}
 	return step
+}
+
+// toldStep is the step as the same worker in this process would tell it.
+func toldStep(s drill.Step) events.Step {
+	switch {
+	case s.Command == telemetry.SpanLock:
+		return events.Acquired
+	case s.Command == telemetry.SpanBackendCall:
+		return events.Call
+	case s.Recheck:
+		return events.RecheckMiss
+	}
+	return events.GetMiss
 }
 
 // winnerVariable carries a winnerOrder: unlike arguments, other users cannot see it.
