@@ -7,7 +7,7 @@ BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare test race soak bench lint fmt clean build
+.PHONY: help broken fixed load compare drills test race soak bench lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -24,6 +24,12 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
 
+drills: build ## fixed with a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
+	@$(BIN) drill all --redis embedded $(ARGS)
+
+drill-%: build
+	@$(BIN) drill $* $(ARGS)
+
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"
 	go test ./...
@@ -31,8 +37,8 @@ test: ## the tests; those on a real Redis need redis-server
 race: ## the tests with the race detector (needs a C compiler)
 	go test -race ./...
 
-soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers
-	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli
+soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all drills
+	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli ./app/drill
 
 bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
