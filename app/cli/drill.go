@@ -108,7 +108,10 @@ func runAllDrills(ctx context.Context, p Process, shared *settings) error {
 		terminal.Drills(runs)
 		errs = append(errs, writeJSON(p, shared.json, true, runs))
 	}
-	return errors.Join(append(errs, verdicts(runs))...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return verdicts(runs)
 }
 
 // settingsOf are the drill's settings with the shared ones over them.

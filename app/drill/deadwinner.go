@@ -202,11 +202,13 @@ func (d *death) judge(l herd.Ledger) herd.Verdict {
 	defer d.mu.Unlock()
 	r := round(l, deathRound)
 	after := d.takeOver.Sub(d.took).Round(time.Millisecond)
-	if d.takeOvers == 0 {
-		after = 0
+	text := fmt.Sprintf("process %d won and was killed in mid-fill (%s); ", d.process, d.status)
+	if d.takeOvers > 0 {
+		text += fmt.Sprintf("%v after its lock, whose TTL is %v, one of %d waiters took over: ", after, d.LockTTL, r.Workers-1)
+	} else {
+		text += "nobody took over: "
 	}
-	text := fmt.Sprintf("process %d won and was killed in mid-fill (%s); %v after its lock, whose TTL is %v, one of %d waiters took over: %d calls in that cycle",
-		d.process, d.status, after, d.LockTTL, r.Workers-1, r.BackendCalls)
+	text += fmt.Sprintf("%d calls in that cycle", r.BackendCalls)
 	return verdict(l, text, tookPlace(l, deathRound+1),
 		expect(d.killed, "no process was killed"),
 		expect(r.BackendCalls == 2 && r.BackendErrors == 1 && r.Expiries == 1, "%d calls, %d of them failed", r.BackendCalls, r.BackendErrors),

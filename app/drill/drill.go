@@ -145,7 +145,7 @@ func expect(ok bool, format string, args ...any) check {
 	return check{ok, fmt.Sprintf(format, args...)}
 }
 
-// verdict is ok if all checks are. The text tells what happened; each failed check is added to it.
+// verdict is ok if all checks are. The text tells what happened, and the first check that failed.
 func verdict(l herd.Ledger, text string, checks ...check) herd.Verdict {
 	v := herd.Verdict{
 		OK:        true,
@@ -157,6 +157,7 @@ func verdict(l herd.Ledger, text string, checks ...check) herd.Verdict {
 		if !c.ok {
 			v.OK = false
 			v.Text += "; but " + c.but
+			break
 		}
 	}
 	return v

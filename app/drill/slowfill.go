@@ -85,7 +85,8 @@ func startSlowFill(s Scene) Faults {
 		Judge: func(l herd.Ledger) herd.Verdict {
 			// After each TTL one more may take over, until the first fill is there.
 			limit := 1 + int((s.Latency-1)/s.LockTTL)
-			checks, overlap := []check{tookPlace(l, slowFillRounds)}, 0
+			checks, overlap := []check{tookPlace(l, slowFillRounds),
+				expect(s.LockTTL < s.Latency, "the lock's TTL of %v is longer than the fill of %v", s.LockTTL, s.Latency)}, 0
 			for n := range slowFillRounds {
 				r := round(l, n+1)
 				overlap = max(overlap, watch.peak(n+1))
