@@ -11,8 +11,8 @@ import (
 // Ledger is what the run counted: the one source of every number that is shown.
 type Ledger struct {
 	Workers  int
-	Rounds   int // rounds that took place
-	ByRound  []RoundSummary
+	Rounds   int            // rounds that took place
+	ByRound  []RoundSummary // in their order
 	Requests int
 	cache.Counts
 	Outcomes map[cache.Outcome]int
