@@ -20,7 +20,7 @@ export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare up down verify dashboards test race soak bench e2e lint fmt clean build
+.PHONY: help broken fixed load compare drills up down verify dashboards test race soak bench e2e lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -36,6 +36,12 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
+
+drills: build ## fixed with a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
+	@$(BIN) drill all --redis embedded $(ARGS)
+
+drill-%: build
+	@$(BIN) drill $* $(ARGS)
 
 up: ## start Redis, Jaeger, Prometheus and Grafana (needs Docker), and print where to look
 	@deploy/up $(ARGS)
@@ -58,8 +64,8 @@ test: ## the tests; those on a real Redis need redis-server
 race: ## the tests with the race detector (needs a C compiler)
 	go test -race ./...
 
-soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers
-	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli
+soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all drills
+	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli ./app/drill
 
 e2e: ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
 	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 20m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}

@@ -23,6 +23,8 @@ var runs = [][]string{
 	{"fixed", "--ttl", "500ms"},
 	{"fixed", "--ttl", "500ms", "--workers", "200", "--rounds", "3"},
 	{"load", "--ttl", "500ms"},
+	{"drill", "backend-error"},
+	{"drill", "cancelled-winner"},
 }
 
 func TestWhatIsStoredIsWhatWasPrinted(t *testing.T) {

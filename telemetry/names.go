@@ -52,7 +52,14 @@ const (
 	CallNumber = attribute.Key("call")
 	Queued     = attribute.Key("queued_ms")
 	InFlight   = attribute.Key("in_flight")
+
+	// Of drills.
+	Fault     = attribute.Key("fault")       // what was done, on the span of the moment and on its event
+	ProcessID = attribute.Key("process.pid") // of the process that reported the step, if it was another
 )
+
+// EventFault is the event on a span at the moment of a drill's fault.
+const EventFault = "fault"
 
 // Attributes of metrics beside mode and outcome.
 const (

@@ -19,8 +19,7 @@ import (
 // renamed, with today's attribute names added. Dials, handshakes and other commands are left out. It also
 // counts the commands, and reports the pool.
 func (t *Telemetry) InstrumentRedis(client *redis.Client, mode string) error {
-	commands, err := t.MeterProvider.Meter(Service).Int64Counter(MetricRedisCommands,
-		metric.WithDescription("Redis commands that the workers sent"), metric.WithUnit("{command}"))
+	commands, err := t.CommandCounter()
 	if err != nil {
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
@@ -51,6 +50,12 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, mode string) error {
 		return fmt.Errorf("report the Redis client's pool: %w", err)
 	}
 	return nil
+}
+
+// CommandCounter returns the counter of Redis commands, whoever asks for it.
+func (t *Telemetry) CommandCounter() (metric.Int64Counter, error) {
+	return t.MeterProvider.Meter(Service).Int64Counter(MetricRedisCommands,
+		metric.WithDescription("Redis commands that the workers sent"), metric.WithUnit("{command}"))
 }
 
 type commandKey struct{}

@@ -72,6 +72,7 @@ func newRoot(p Process) *cobra.Command {
   cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
   cachelab compare   both, side by side
   cachelab verify    what the run counted against what Jaeger and Prometheus have stored
+  cachelab drill     fixed with a fault, to see where its rules come from
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -83,7 +84,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare or verify", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare, drill or verify", args[0])}
 			}
 			return nil
 		},
@@ -108,6 +109,8 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
 		newVerifyCommand(p),
+		newDrillCommand(p),
+		newWinnerCommand(p),
 	)
 	return root
 }
@@ -131,6 +134,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 	return command
 }
 
+// noArguments refuses arguments.
 func noArguments(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -142,12 +146,7 @@ func noArguments(name string) cobra.PositionalArgs {
 
 // runModes makes one run of each mode and reports them.
 func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
-	screen := p.Stdout
-	if s.json == "-" {
-		screen = p.Stderr
-	}
-	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	terminal := report.NewTerminal(screen, p.Environ)
+	terminal := newTerminal(p, s)
 	for _, w := range s.warnings() {
 		terminal.Warn(w)
 	}
@@ -173,12 +172,30 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
 	}
-	for _, run := range runs {
-		if err == nil && !run.Verdict.OK {
-			err = errVerdict{}
-		}
+	if err == nil {
+		err = verdicts(runs)
 	}
 	return err
+}
+
+// newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.
+func newTerminal(p Process, s *settings) *report.Terminal {
+	screen := p.Stdout
+	if s.json == "-" {
+		screen = p.Stderr
+	}
+	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
+	return report.NewTerminal(screen, p.Environ)
+}
+
+// verdicts is an error if one of them is not ok.
+func verdicts(runs []report.Run) error {
+	for _, run := range runs {
+		if !run.Verdict.OK {
+			return errVerdict{}
+		}
+	}
+	return nil
 }
 
 // version is the module's, or that of the commit it was built from.

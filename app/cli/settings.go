@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type setting struct {
 	text    string
 	from    string // where the text is from, as the user would find it
 	boolean bool
+	fixed   bool // by the command: it is no flag
 	secret  bool // may hold a password
 	parse   func(string) error
 }
@@ -64,6 +66,8 @@ const (
 type defaults struct {
 	workers, rounds string
 	quiet           string
+	others          map[string]string // of a drill, by the flag's name
+	fixed           []string          // flags that do not exist here, nor their variables
 }
 
 func usual() defaults { return defaults{workers: "50", rounds: "5", quiet: "false"} }
@@ -95,6 +99,12 @@ func newSettings(d defaults) *settings {
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
+	for _, one := range s.all {
+		if value, ok := d.others[one.name]; ok {
+			one.text = value
+		}
+		one.fixed = slices.Contains(d.fixed, one.name)
+	}
 	return s
 }
 
@@ -112,6 +122,9 @@ func add[T any](s *settings, name, value, usage string, into *T, parse func(stri
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	for _, one := range s.all {
+		if one.fixed {
+			continue
+		}
 		f := flags.VarPF(one, one.name, "", one.usage)
 		if one.boolean {
 			f.NoOptDefVal = "true"
@@ -132,7 +145,7 @@ func Flags() []*pflag.Flag {
 func (s *settings) resolve(lookup func(string) (string, bool)) error {
 	var faults []error
 	for _, one := range s.all {
-		if value, ok := lookup(one.variable()); ok && one.from == "default" {
+		if value, ok := lookup(one.variable()); ok && one.from == "default" && !one.fixed {
 			one.text, one.from = value, one.variable()
 		}
 		if err := one.parse(one.text); err != nil {

@@ -16,31 +16,70 @@ import (
 // tick is how often the server's clock is set forward: miniredis expires nothing by itself.
 const tick = time.Millisecond
 
-// Server is a running embedded Redis. It listens on a free port of 127.0.0.1.
+// Server is an embedded Redis. It listens on a free port of 127.0.0.1.
 type Server struct {
-	redis   *miniredis.Miniredis
-	stop    context.CancelFunc
+	addr    string
+	stop    context.CancelFunc // of the clock
 	stopped chan struct{}
 
-	mu       sync.Mutex
-	commands map[string]int // guarded by mu; by lower-case name
+	mu       sync.Mutex // guards all below
+	redis    *miniredis.Miniredis
+	starts   int
+	commands map[string]int // by lower-case name
 }
 
 // Start starts a server whose keys expire in real time. The caller must Close it.
 func Start() (*Server, error) {
-	redis := miniredis.NewMiniRedis()
-	if err := redis.StartAddr("127.0.0.1:0"); err != nil {
-		return nil, fmt.Errorf("start the embedded Redis: %w", err)
-	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{redis: redis, stop: stop, stopped: make(chan struct{}), commands: map[string]int{}}
-	redis.Server().SetPreHook(s.count)
+	s := &Server{addr: "127.0.0.1:0", stop: stop, stopped: make(chan struct{})}
+	if err := s.Start(ctx); err != nil {
+		stop()
+		return nil, err
+	}
 	go s.runClock(ctx)
 	return s, nil
 }
 
+// Start starts the server again after Stop, at the same address: empty, and counting from 0.
+func (s *Server) Start(context.Context) error {
+	redis := miniredis.NewMiniRedis()
+	if err := redis.StartAddr(s.addr); err != nil {
+		return fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.redis, s.addr = redis, redis.Addr()
+	s.starts++
+	s.commands = map[string]int{}
+	redis.Server().SetPreHook(s.count)
+	return nil
+}
+
+// Stop cuts all connections and refuses new ones until Start. What was stored is gone.
+func (s *Server) Stop() error {
+	s.current().Close()
+	return nil
+}
+
+func (s *Server) current() *miniredis.Miniredis {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.redis
+}
+
 // Addr returns host:port.
-func (s *Server) Addr() string { return s.redis.Addr() }
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
+}
+
+// Starts returns how often the server was started. Counts of before and after a start do not add up.
+func (s *Server) Starts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starts
+}
 
 // Commands returns how often each command was executed, those inside scripts included, by lower-case name.
 func (s *Server) Commands() map[string]int {
@@ -53,8 +92,7 @@ func (s *Server) Commands() map[string]int {
 func (s *Server) Close() error {
 	s.stop()
 	<-s.stopped
-	s.redis.Close()
-	return nil
+	return s.Stop()
 }
 
 // count is called before each command. It returns false: the server shall execute the command.
@@ -76,7 +114,7 @@ func (s *Server) runClock(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := time.Now()
-			s.redis.FastForward(now.Sub(last))
+			s.current().FastForward(now.Sub(last))
 			last = now
 		}
 	}

@@ -58,6 +58,18 @@ func (t Teller) fail(ctx context.Context, command string, err error) {
 	t.tell(ctx, Event{Step: Failed, Text: command, Err: err})
 }
 
+// Fault tells of a fault that a drill injected.
+func (t Teller) Fault(ctx context.Context, text string) { t.tell(ctx, Event{Step: Fault, Text: text}) }
+
+// Step tells of a step that another process reported; with an error, that its backend call failed.
+func (t Teller) Step(ctx context.Context, s Step, err error) {
+	if err != nil {
+		t.fail(ctx, BackendCall, err)
+		return
+	}
+	t.tell(ctx, Event{Step: s})
+}
+
 // Store returns next, told.
 func (t Teller) Store(next cache.Store) cache.Store { return store{next, t} }
 

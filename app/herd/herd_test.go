@@ -71,6 +71,9 @@ func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 		if l.Requests != 300 || l.Rounds != 3 || l.Outcomes[cache.Filled] != 3 || l.Outcomes[cache.Waited] != 297 {
 			t.Errorf("ledger: %+v", l)
 		}
+		if len(l.ByRound) != 3 || l.ByRound[2].Number != 3 || l.ByRound[2].Hits != 99 || l.ByRound[2].Outcomes[cache.Filled] != 1 {
+			t.Errorf("by round: %+v", l.ByRound)
+		}
 		seen := map[herd.Worker]int{}
 		for _, w := range s.requests {
 			seen[w]++

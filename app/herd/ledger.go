@@ -11,7 +11,8 @@ import (
 // Ledger is what the run counted: the one source of every number that is shown.
 type Ledger struct {
 	Workers  int
-	Rounds   int // rounds that took place
+	Rounds   int            // rounds that took place
+	ByRound  []RoundSummary // in their order
 	Requests int
 	cache.Counts
 	Missed   int // requests whose first GET found nothing
@@ -58,6 +59,7 @@ func newLedger(workers int) Ledger {
 
 func (l *Ledger) add(responses []Response, round RoundSummary) {
 	l.Rounds++
+	l.ByRound = append(l.ByRound, round)
 	l.Requests += len(responses)
 	l.Counts.Add(round.Counts)
 	for outcome, n := range round.Outcomes {

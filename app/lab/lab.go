@@ -21,6 +21,7 @@ import (
 	"cachelab/app/herd"
 	"cachelab/app/observe"
 	"cachelab/app/record"
+	"cachelab/app/redisserver"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 	"cachelab/telemetry"
@@ -55,7 +56,8 @@ type Config struct {
 type Lab struct {
 	config   Config
 	terminal *report.Terminal
-	embedded *embedded.Server // nil if a real Redis is used
+	embedded *embedded.Server    // nil if a real Redis is used
+	server   *redisserver.Server // of a drill that stops its Redis; nil otherwise
 }
 
 // Open chooses the Redis, and starts the embedded one if need be; one line says so.
@@ -80,12 +82,16 @@ func Open(ctx context.Context, config Config, terminal *report.Terminal) (*Lab, 
 	return l, nil
 }
 
-// Close stops the embedded Redis, if there is one.
+// Close stops the Redis servers that are the lab's.
 func (l *Lab) Close() error {
-	if l.embedded == nil {
-		return nil
+	var errs []error
+	if l.server != nil {
+		errs = append(errs, l.server.Close())
 	}
-	return l.embedded.Close()
+	if l.embedded != nil {
+		errs = append(errs, l.embedded.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
@@ -93,6 +99,14 @@ func (l *Lab) Close() error {
 func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
 	r := &run{Lab: l, mode: mode, started: time.Now()}
 	r.id = newRunID(mode, r.started)
+	if mode.Drill != nil {
+		r.facts.Drill = mode.Drill.Name
+		if mode.Drill.OwnsRedis && l.server == nil {
+			if err := l.takeOwnRedis(ctx); err != nil {
+				return report.Run{}, err
+			}
+		}
+	}
 	l.terminal.Notice(r.settings())
 
 	ledger, err := r.do(ctx)
@@ -154,17 +168,23 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	view := r.terminal.View(r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
 	defer view.Close()
 	tell := events.Teller(view.Tell)
+	faults := r.faults(redis, bridge, tell)
+	defer func() { err = errors.Join(err, faults.Close()) }()
 
 	aside := cache.Aside{
-		Store:     tell.Store(bridge.Store(redis)),
-		Backend:   tell.Loader(bridge.Loader(service)),
-		Probe:     tell.Probe(bridge.Probe(cache.NoProbe{})),
-		TTL:       r.config.TTL,
-		TTLJitter: r.config.TTLJitter,
+		Store:   tell.Store(bridge.Store(faults.Store(redis))),
+		Backend: tell.Loader(bridge.Loader(faults.Loader(service))),
+		Probe:   tell.Probe(bridge.Probe(cache.NoProbe{})),
+		TTL:     r.config.TTL,
 	}
 	lock := cache.FillLock{TTL: r.config.LockTTL, NewToken: bridge.NewToken}
+	newStrategy := func(ttlJitter float64) cache.Strategy {
+		aside := aside
+		aside.TTLJitter = ttlJitter
+		return r.mode.New(aside, lock, r.config.WaitTimeout)
+	}
 	h := herd.Herd{
-		Strategy: r.mode.New(aside, lock, r.config.WaitTimeout),
+		Strategy: faults.Strategy(newStrategy, r.config.TTLJitter),
 		Key:      r.config.Key,
 		Workers:  r.config.Workers,
 		Rounds:   r.config.Rounds,
@@ -176,7 +196,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	before := redis.TakeCensus(ctx)
 	ledger, err = h.Run(ctx)
 
-	r.judge(ledger, err)
+	r.judge(faults.Judge, ledger, err)
 	bridge.Finish(ledger, r.facts.Verdict)
 	r.facts.BackendPeak = service.Stats().Peak
 	r.facts.TraceIDs = bridge.TraceIDs()
@@ -214,8 +234,8 @@ func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service,
 }
 
 // judge gives the verdict: a run that ended early did not do what it promised.
-func (r *run) judge(ledger herd.Ledger, err error) {
-	r.facts.Verdict = r.mode.Judge(ledger)
+func (r *run) judge(judge herd.Judge, ledger herd.Ledger, err error) {
+	r.facts.Verdict = judge(ledger)
 	if err != nil {
 		r.facts.Verdict.OK = false
 		r.facts.Verdict.Text = fmt.Sprintf("after %d of %d rounds: %s", ledger.Rounds, r.config.Rounds, r.facts.Verdict.Text)
@@ -224,10 +244,13 @@ func (r *run) judge(ledger herd.Ledger, err error) {
 
 func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (*redisstore.Redis, error) {
 	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id, Instrument: instrument}
-	if l.embedded == nil {
+	switch {
+	case l.server != nil:
+		return redisstore.OpenAt(ctx, l.server.Addr(), options)
+	case l.embedded == nil:
 		return redisstore.Open(ctx, options)
 	}
-	options.Commands = l.embedded.Commands
+	options.Commands, options.Starts = l.embedded.Commands, l.embedded.Starts
 	return redisstore.OpenAt(ctx, l.embedded.Addr(), options)
 }
 
@@ -256,6 +279,9 @@ func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis) error {
 }
 
 func (l *Lab) redisName() string {
+	if l.server != nil {
+		return "redis://" + l.server.Addr()
+	}
 	if l.embedded != nil {
 		return "embedded"
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cachelab/app/cache"
+	"cachelab/app/drill"
 	"cachelab/app/herd"
 )
 
@@ -15,6 +16,8 @@ type Mode struct {
 	Judge herd.Judge
 	// Locks says that the strategy uses the fill lock.
 	Locks bool
+	// Drill is what is made to fail, and replaces Judge; nil for none.
+	Drill *drill.Drill
 }
 
 // Broken is the mode without protection.

@@ -9,15 +9,17 @@ import (
 
 // Each room knows only what it must: the contract of app/lab's wiring.
 var mayImport = map[string][]string{
-	"cachelab/app/cache":      {},
-	"cachelab/app/herd":       {"cachelab/app/cache"},
-	"cachelab/app/backend":    {},
-	"cachelab/app/embedded":   {},
-	"cachelab/app/redisstore": {},
-	"cachelab/app/events":     {"cachelab/app/cache", "cachelab/app/herd"},
-	"cachelab/app/observe":    {"cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
-	"cachelab/app/report":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/telemetry":      {},
+	"cachelab/app/cache":       {},
+	"cachelab/app/herd":        {"cachelab/app/cache"},
+	"cachelab/app/backend":     {},
+	"cachelab/app/drill":       {"cachelab/app/cache", "cachelab/app/herd"},
+	"cachelab/app/embedded":    {},
+	"cachelab/app/redisserver": {},
+	"cachelab/app/redisstore":  {},
+	"cachelab/app/events":      {"cachelab/app/cache", "cachelab/app/herd"},
+	"cachelab/app/observe":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
+	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
+	"cachelab/telemetry":       {},
 }
 
 func TestRoomsImportOneWay(t *testing.T) {

@@ -28,6 +28,7 @@ type instruments struct {
 	rounds   series
 
 	requestDuration, waitDuration, backendDuration metric.Float64Histogram
+	commands                                       metric.Int64Counter
 	outcome                                        map[cache.Outcome]metric.MeasurementOption
 	result                                         map[string]metric.MeasurementOption
 	mode                                           metric.MeasurementOption
@@ -135,6 +136,8 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 	var err error
 	m.latency, err = meter.Float64Gauge(telemetry.MetricRunLatency, metric.WithUnit("s"),
 		metric.WithDescription("the ledger's exact quantiles of the request latency, at the end"))
+	keep(err)
+	m.commands, err = t.CommandCounter()
 	keep(err)
 
 	observed := func(name, description, unit string, value func() int) {

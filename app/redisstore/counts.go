@@ -31,6 +31,7 @@ const (
 type Census struct {
 	taken       time.Time
 	commands    map[string]int
+	server      string                   // this start of the server
 	connections int                      // ever accepted
 	dialled     int                      // of those, by us
 	strangers   map[string]time.Duration // clients of another name, by id: how long they were idle
@@ -42,9 +43,15 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 	c := Census{taken: time.Now(), dialled: int(r.dialled.Load())}
 	if r.options.Commands != nil {
 		c.commands = r.options.Commands()
+		if r.options.Starts != nil {
+			c.server = strconv.Itoa(r.options.Starts())
+		}
 		return c
 	}
-	var info, stats, clients string
+	var server, info, stats, clients string
+	if server, c.err = r.keeper.Info(ctx, "server").Result(); c.err != nil {
+		return c
+	}
 	if info, c.err = r.keeper.Info(ctx, "commandstats").Result(); c.err != nil {
 		return c
 	}
@@ -54,6 +61,7 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 	if clients, c.err = r.keeper.ClientList(ctx).Result(); c.err != nil {
 		return c
 	}
+	c.server = serverRun.FindString(server)
 	c.commands = map[string]int{}
 	for _, m := range commandStat.FindAllStringSubmatch(info, -1) {
 		c.commands[m[1]], _ = strconv.Atoi(m[2])
@@ -66,6 +74,7 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 }
 
 var (
+	serverRun      = regexp.MustCompile(`(?m)^run_id:\w+`)
 	commandStat    = regexp.MustCompile(`(?m)^cmdstat_(\w+):calls=(\d+)`)
 	connectionStat = regexp.MustCompile(`(?m)^total_connections_received:(\d+)`)
 )
@@ -73,13 +82,13 @@ var (
 // Count returns how many of the workers' commands Redis executed since the census, by its own account.
 func (r *Redis) Count(ctx context.Context, since Census) (Commands, Standing) {
 	now := r.TakeCensus(ctx)
-	if since.err != nil || now.err != nil {
+	if since.err != nil || now.err != nil || since.server != now.server {
 		return Commands{}, NotAvailable
 	}
 	diff := func(name string) int { return now.commands[name] - since.commands[name] }
 	count := Commands{Get: diff("get"), Set: diff("set"), Eval: diff("eval"), Del: diff("del")}
 	if count.Get < 0 || count.Set < 0 {
-		return Commands{}, NotAvailable // the counters were reset, or the server was restarted
+		return Commands{}, NotAvailable // the counters were reset
 	}
 	if r.options.Commands == nil && visited(since, now) {
 		return count, Shared

@@ -29,6 +29,15 @@ func (r *Redis) Forget(ctx context.Context, key string) error {
 	return nil
 }
 
+// TTL returns how long key will live, 0 if it is absent.
+func (r *Redis) TTL(ctx context.Context, key string) (time.Duration, error) {
+	ttl, err := r.keeper.PTTL(ctx, key).Result()
+	if err != nil {
+		return 0, fmt.Errorf("look at the TTL of %q: %w", key, err)
+	}
+	return max(0, ttl), nil
+}
+
 // Locked returns who holds the lock, nil if nobody does.
 func (r *Redis) Locked(ctx context.Context, lockKey string) (*Holder, error) {
 	token, err := r.keeper.Get(ctx, lockKey).Result()

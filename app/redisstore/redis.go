@@ -39,6 +39,8 @@ type Options struct {
 	Instrument func(*redis.Client) error
 	// Commands, if set, counts for a server that keeps no command statistics (the embedded one).
 	Commands func() map[string]int
+	// Starts tells how often such a server was started. The others name themselves anew with each start.
+	Starts func() int
 }
 
 // Redis is an open connection: one client for the workers, and one for housekeeping, which is not measured.

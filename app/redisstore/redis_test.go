@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +88,50 @@ func TestACountThatIsRefusedIsNotAvailable(t *testing.T) {
 	if _, standing := r.Count(t.Context(), census); standing != redisstore.NotAvailable {
 		t.Errorf("without INFO: %s, want not available", standing)
 	}
+}
+
+// The counters begin anew with a restart, and may soon be larger than before.
+func TestACountOverARestartIsNotAvailable(t *testing.T) {
+	check := func(t *testing.T, r *redisstore.Redis, restart func()) {
+		census := r.TakeCensus(t.Context())
+		restart()
+		var gets sync.WaitGroup
+		for range 20 {
+			gets.Go(func() { _, _, _ = r.Get(t.Context(), "key") }) // the first find their connection cut
+		}
+		gets.Wait()
+		everyCommand(t, r)
+		if got, standing := r.Count(t.Context(), census); standing != redisstore.NotAvailable {
+			t.Errorf("got %+v, %s, want not available", got, standing)
+		}
+	}
+	t.Run("redis-server", func(t *testing.T) {
+		server := redistest.Start(t)
+		check(t, open(t, server.Addr()), func() { server.Stop(); server.Start() })
+	})
+	t.Run("embedded", func(t *testing.T) {
+		server := startEmbedded(t)
+		r := open(t, server.Addr(), func(o *redisstore.Options) { o.Commands, o.Starts = server.Commands, server.Starts })
+		check(t, r, func() {
+			if err := errors.Join(server.Stop(), server.Start(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
+func TestTheTTLOfAKey(t *testing.T) {
+	onEach(t, func(t *testing.T, r *redisstore.Redis) {
+		if ttl, err := r.TTL(t.Context(), "key"); ttl != 0 || err != nil {
+			t.Errorf("of an absent key: %v, %v", ttl, err)
+		}
+		if _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if ttl, err := r.TTL(t.Context(), "key"); ttl < 59*time.Second || ttl > time.Minute || err != nil {
+			t.Errorf("got %v, %v, want a minute", ttl, err)
+		}
+	})
 }
 
 func TestAnOutageBetweenRoundsIsWaitedOut(t *testing.T) {

@@ -18,6 +18,7 @@ type Target struct {
 	Auto     bool // DefaultURL if it answers, else the embedded server
 	Embedded bool
 	options  *redis.Options // of a URL; nil otherwise
+	url      string         // as it was given, with user and password
 }
 
 // ParseTarget reads "auto", "embedded", or a URL: redis://, rediss:// or unix://, with user, password and
@@ -26,7 +27,7 @@ func ParseTarget(text string) (Target, error) {
 	switch text {
 	case "auto":
 		options, err := redis.ParseURL(DefaultURL)
-		return Target{Auto: true, options: options}, err
+		return Target{Auto: true, options: options, url: DefaultURL}, err
 	case "embedded":
 		return Target{Embedded: true}, nil
 	}
@@ -34,8 +35,12 @@ func ParseTarget(text string) (Target, error) {
 	if err != nil {
 		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://)")
 	}
-	return Target{options: options}, nil
+	return Target{options: options, url: text}, nil
 }
+
+// URL returns the target with user and password, for [ParseTarget] in a process of the same user; never for
+// showing it. It is "" for the embedded server.
+func (t Target) URL() string { return t.url }
 
 // String returns the target without user and password.
 func (t Target) String() string {

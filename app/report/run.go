@@ -17,6 +17,7 @@ import (
 type Run struct {
 	ID      string `json:"run"`
 	Mode    string `json:"mode"`
+	Drill   string `json:"drill,omitempty"`
 	Redis   string `json:"redis"`
 	Workers int    `json:"workers"`
 
@@ -83,6 +84,7 @@ type RedisCommands struct {
 // Facts are what is told of a run beside its ledger.
 type Facts struct {
 	ID, Mode, Redis string
+	Drill           string // its name, "" for none
 	BackendPeak     int
 	RedisCommands   RedisCommands
 	Spans           telemetry.SpanCounts
@@ -96,7 +98,7 @@ type Facts struct {
 // NewRun puts the ledger and the facts together.
 func NewRun(l herd.Ledger, f Facts) Run {
 	r := Run{
-		ID: f.ID, Mode: f.Mode, Redis: f.Redis,
+		ID: f.ID, Mode: f.Mode, Drill: f.Drill, Redis: f.Redis,
 		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests,
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{

@@ -2,16 +2,12 @@
 package redistest
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
+	"errors"
 	"os"
-	"os/exec"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
+
+	"cachelab/app/redisserver"
 )
 
 // Required is the variable that makes a missing redis-server a failure instead of a skipped test.
@@ -21,29 +17,33 @@ const Required = "CACHELAB_REQUIRE_REDIS"
 type Server struct {
 	Port int
 
-	t    testing.TB
-	args []string
-	cmd  *exec.Cmd
+	t      testing.TB
+	server *redisserver.Server
 }
 
 // Start starts a redis-server on a free port of 127.0.0.1, and stops it when the test ends. Without a
 // redis-server on the machine the test is skipped, and says so.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv(Required) != "" {
-			t.Fatalf("%s is set, but there is no redis-server", Required)
-		}
-		t.Skip("no redis-server on this machine (Debian: apt-get install redis-server): the tests on a real Redis are skipped")
+	server, err := redisserver.New(context.Background(), args...)
+	switch {
+	case errors.Is(err, redisserver.ErrNone) && os.Getenv(Required) != "":
+		t.Fatalf("%s is set, but there is %v", Required, err)
+	case errors.Is(err, redisserver.ErrNone):
+		t.Skipf("%v: the tests on a real Redis are skipped", err)
+	case err != nil:
+		t.Fatal(err)
 	}
-	s := &Server{Port: FreePort(t), t: t, args: args}
-	t.Cleanup(s.Stop)
-	s.Start()
-	return s
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Server{Port: server.Port, t: t, server: server}
 }
 
 // Addr returns host:port.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+func (s *Server) Addr() string { return s.server.Addr() }
 
 // URL returns the server's URL.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
@@ -51,59 +51,15 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Start starts the process again after Stop, empty, on the same port, and waits until it accepts.
 func (s *Server) Start() {
 	s.t.Helper()
-	args := append([]string{"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--dir", s.t.TempDir()}, s.args...)
-	s.cmd = exec.Command("redis-server", args...)
-	stdout, err := s.cmd.StdoutPipe()
-	if err != nil {
+	if err := s.server.Start(context.Background()); err != nil {
 		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ready := make(chan error, 1)
-	go func() {
-		var log strings.Builder
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			log.WriteString(lines.Text() + "\n")
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				ready <- nil
-			}
-		}
-		select {
-		case ready <- fmt.Errorf("redis-server ended:\n%s", log.String()):
-		default:
-		}
-	}()
-	select {
-	case err := <-ready:
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	case <-time.After(10 * time.Second):
-		s.t.Fatal("redis-server was not ready within 10 s")
 	}
 }
 
 // Stop kills the process.
 func (s *Server) Stop() {
-	if s.cmd == nil {
-		return
+	s.t.Helper()
+	if err := s.server.Stop(); err != nil {
+		s.t.Error(err)
 	}
-	_ = s.cmd.Process.Kill() // it may have ended already
-	_ = s.cmd.Wait()
-	s.cmd = nil
-}
-
-// FreePort returns a port of 127.0.0.1 that nobody listens on.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cachelab/app/drill"
+	"cachelab/app/lab"
+	"cachelab/app/report"
+)
+
+// newDrillCommand is "drill", with a command for each drill and one for all.
+func newDrillCommand(p Process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "drill",
+		Short: "fixed with a fault that is injected on purpose, and what is expected of it",
+		Long: `A drill is a run of fixed in which something goes wrong on purpose. The verdict is ok when what is expected happens, and
+nothing worse. See app/drill/README.md for what to look at.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errUsage{fmt.Errorf("unknown drill %q; the drills are:\n%s", args[0], drillLines())}
+			}
+			return errUsage{fmt.Errorf("which drill? The drills are:\n%s", drillLines())}
+		},
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has the last word
+	}
+	for _, d := range drill.All() {
+		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, lab.Drill(d))
+		one.Example = fmt.Sprintf("  cachelab drill %s\n  cachelab drill %s --json - --redis redis://localhost:6379", d.Name, d.Name)
+		command.AddCommand(one)
+	}
+	command.AddCommand(newAllDrillsCommand(p))
+	return command
+}
+
+// drillLines is a line for each drill.
+func drillLines() string {
+	var lines strings.Builder
+	for _, d := range drill.All() {
+		fmt.Fprintf(&lines, "  %-16s %s\n", d.Name, d.Short)
+	}
+	fmt.Fprintf(&lines, "  %-16s %s", "all", "all of them, and one table")
+	return lines.String()
+}
+
+func drillDefaults(d drill.Drill) defaults {
+	usual := usual()
+	usual.others = d.Settings
+	usual.fixed = []string{"backend-fail"} // the drill decides what fails
+	if !d.AnyRounds {
+		usual.fixed = append(usual.fixed, "rounds")
+	}
+	return usual
+}
+
+// sharedByDrills are the flags of "drill all": those that change no drill.
+var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "quiet"}
+
+func newAllDrillsCommand(p Process) *cobra.Command {
+	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})
+	for _, one := range shared.all {
+		one.fixed = !slices.Contains(sharedByDrills, one.name)
+	}
+	command := &cobra.Command{
+		Use:   "all",
+		Short: "all drills one after the other, and one table",
+		Long:  "Runs each drill with its own settings, and prints one table. It takes about two minutes.",
+		Args:  noArguments("drill all"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := shared.resolve(p.LookupEnv); err != nil {
+				return errUsage{err}
+			}
+			return runAllDrills(c.Context(), p, shared)
+		},
+	}
+	shared.register(command.Flags())
+	return command
+}
+
+// runAllDrills makes a run of each drill. One that fails does not keep the others from theirs.
+func runAllDrills(ctx context.Context, p Process, shared *settings) error {
+	terminal := newTerminal(p, shared)
+	var runs []report.Run
+	var errs []error
+	for _, d := range drill.All() {
+		s, err := settingsOf(d, shared)
+		if err != nil {
+			return err
+		}
+		run, err := runOne(ctx, terminal, s, lab.Drill(d))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("drill %s: %w", d.Name, err))
+		}
+		if run.Rounds > 0 {
+			runs = append(runs, run)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(runs) > 0 {
+		terminal.Drills(runs)
+		errs = append(errs, writeJSON(p, shared.json, true, runs))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return verdicts(runs)
+}
+
+// settingsOf are the drill's settings with the shared ones over them.
+func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
+	s := newSettings(drillDefaults(d))
+	for _, one := range s.all {
+		for _, other := range shared.all {
+			if one.name == other.name && !other.fixed {
+				one.text, one.from = other.text, other.from
+			}
+		}
+	}
+	err := s.resolve(func(string) (string, bool) { return "", false })
+	s.LookupEnv, s.Console, s.Version = shared.LookupEnv, shared.Console, shared.Version
+	return s, err
+}
+
+func runOne(ctx context.Context, terminal *report.Terminal, s *settings, mode lab.Mode) (run report.Run, err error) {
+	l, err := lab.Open(ctx, s.Config, terminal)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return l.Run(ctx, mode)
+}
+
+// newWinnerCommand is the process that the drill dead-winner kills.
+func newWinnerCommand(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use:    lab.WinnerCommand,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return lab.RunWinner(c.Context(), p.LookupEnv, os.Stdin, p.Stdout)
+		},
+	}
+}

@@ -1,0 +1,37 @@
+//go:build soak
+
+package drill_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cachelab/app/cli"
+	"cachelab/app/drill"
+	"cachelab/app/report"
+)
+
+// TestSoakAllDrills is "make drills", and the same on a real Redis.
+func TestSoakAllDrills(t *testing.T) {
+	all := func(t *testing.T, redis string) {
+		started := time.Now()
+		out := program(t, nil, "drill", "all", "--redis", redis, "--json", "-")
+		equal(t, "exit code", out.code, cli.ExitOK)
+		if took := time.Since(started); took > 4*time.Minute {
+			t.Errorf("took %v, want under 4 minutes", took)
+		}
+		runs := decode[[]report.Run](t, out.stdout)
+		equal(t, "runs", len(runs), len(drill.All()))
+		for i, d := range drill.All() {
+			equal(t, "drill", runs[i].Drill, d.Name)
+			equal(t, "verdict of "+d.Name+" ok", runs[i].Verdict.OK, true)
+			t.Logf("%s: %s", d.Name, runs[i].Verdict.Text)
+		}
+		if !strings.Contains(out.stderr, "│ drill ") {
+			t.Error("no table")
+		}
+	}
+	t.Run("embedded", func(t *testing.T) { all(t, "embedded") })
+	t.Run("redis-server", func(t *testing.T) { onReal(t, all) })
+}

@@ -1,0 +1,188 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"cachelab/app/cache"
+	"cachelab/app/drill"
+	"cachelab/app/embedded"
+	"cachelab/app/events"
+	"cachelab/app/observe"
+	"cachelab/app/redisserver"
+	"cachelab/app/redisstore"
+	"cachelab/telemetry"
+)
+
+// Drill is Fixed with the faults of a drill, and the drill's own verdict.
+func Drill(d drill.Drill) Mode {
+	return Mode{Name: "drill-" + d.Name, New: newFixed, Locks: true, Drill: &d}
+}
+
+// takeOwnRedis starts a redis-server for a drill that stops its Redis, or chooses the embedded one.
+func (l *Lab) takeOwnRedis(ctx context.Context) error {
+	if !l.config.Redis.Embedded {
+		server, err := redisserver.New(ctx)
+		if err == nil {
+			l.server = server
+			l.terminal.Notice(fmt.Sprintf("redis: this drill stops its Redis, so it has one of its own, at %s", server.Addr()))
+			return nil
+		}
+		if !errors.Is(err, redisserver.ErrNone) {
+			return err
+		}
+		l.terminal.Notice(fmt.Sprintf("redis: this drill stops its Redis: %v, so it uses the embedded one", err))
+	}
+	if l.embedded != nil {
+		return nil
+	}
+	var err error
+	l.embedded, err = embedded.Start()
+	return err
+}
+
+// ownRedis is the server that a drill may stop.
+func (l *Lab) ownRedis() drill.Server {
+	if l.server != nil {
+		return l.server
+	}
+	return l.embedded
+}
+
+// redisURL is where another process finds the run's Redis. It may hold a password.
+func (l *Lab) redisURL() string {
+	switch {
+	case l.server != nil:
+		return "redis://" + l.server.Addr()
+	case l.embedded != nil:
+		return "redis://" + l.embedded.Addr()
+	}
+	return l.config.Redis.URL()
+}
+
+// faults starts the drill of the run; without one there are none.
+func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell events.Teller) drill.Faults {
+	faults := drill.Faults{Judge: r.mode.Judge}
+	if r.mode.Drill != nil {
+		scene := drill.Scene{
+			Workers: r.config.Workers, Rounds: r.config.Rounds, Key: r.config.Key, TTLJitter: r.config.TTLJitter,
+			LockTTL: r.config.LockTTL, Latency: r.config.Backend.Latency,
+			Report: func(ctx context.Context, text string) {
+				bridge.Fault(ctx, text)
+				tell.Fault(ctx, text)
+			},
+			TTL:    redis.TTL,
+			Winner: r.winnerCommand,
+			Step: func(ctx context.Context, s drill.Step, err error) {
+				tell.Step(ctx, toldStep(s), err)
+				if !s.Ended.IsZero() {
+					bridge.Reported(ctx, observedStep(s, err))
+				}
+			},
+			Probe:    bridge.Probe(cache.NoProbe{}),
+			NewToken: bridge.NewToken,
+		}
+		if r.mode.Drill.OwnsRedis {
+			scene.Redis = r.ownRedis()
+		}
+		faults = r.mode.Drill.Start(scene)
+	}
+	if faults.Store == nil {
+		faults.Store = func(s cache.Store) cache.Store { return s }
+	}
+	if faults.Loader == nil {
+		faults.Loader = func(l cache.Loader) cache.Loader { return l }
+	}
+	if faults.Strategy == nil {
+		faults.Strategy = func(make func(float64) cache.Strategy, ttlJitter float64) cache.Strategy { return make(ttlJitter) }
+	}
+	if faults.Close == nil {
+		faults.Close = func() error { return nil }
+	}
+	return faults
+}
+
+func observedStep(s drill.Step, err error) observe.Step {
+	step := observe.Step{Span: s.Command, Began: s.Began, Ended: s.Ended, Process: s.Process, Err: err}
+	switch s.Command {
+	case telemetry.SpanGet:
+		step.Attributes = append(step.Attributes, telemetry.CacheHit.Bool(s.Yes))
+		if s.Recheck {
+			step.Attributes = append(step.Attributes, telemetry.Recheck.Bool(true))
+		}
+	case telemetry.SpanLock:
+		step.Attributes = append(step.Attributes, telemetry.LockAcquired.Bool(s.Yes))
+	}
+	return step
+}
+
+// toldStep is the step as the same worker in this process would tell it.
+func toldStep(s drill.Step) events.Step {
+	switch {
+	case s.Command == telemetry.SpanLock:
+		return events.Acquired
+	case s.Command == telemetry.SpanBackendCall:
+		return events.Call
+	case s.Recheck:
+		return events.RecheckMiss
+	}
+	return events.GetMiss
+}
+
+// winnerVariable carries a winnerOrder: unlike arguments, other users cannot see it.
+const winnerVariable = "CACHELAB_DRILL_WINNER"
+
+// WinnerCommand is the hidden command of the program that runs [RunWinner].
+const WinnerCommand = "drill-winner"
+
+// winnerOrder is what the winner's process is told.
+type winnerOrder struct {
+	Redis   string
+	Run     string
+	Key     string
+	LockTTL time.Duration
+}
+
+// winnerCommand is this program again, as the winner of a drill.
+func (r *run) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	order, err := json.Marshal(winnerOrder{Redis: r.redisURL(), Run: r.id, Key: r.config.Key, LockTTL: r.config.LockTTL})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, WinnerCommand)
+	cmd.Env = append(os.Environ(), winnerVariable+"="+string(order))
+	return cmd, nil
+}
+
+// RunWinner is the winner's process of a drill: see [drill.Winner]. The order is in the environment.
+func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Reader, out io.Writer) error {
+	text, ok := lookup(winnerVariable)
+	if !ok {
+		return errors.New("only a drill starts this command")
+	}
+	var order winnerOrder
+	if err := json.Unmarshal([]byte(text), &order); err != nil {
+		return fmt.Errorf("read %s: %w", winnerVariable, err)
+	}
+	target, err := redisstore.ParseTarget(order.Redis)
+	if err != nil {
+		return err
+	}
+	redisstore.DiscardClientLog()
+	redis, err := redisstore.Open(ctx, redisstore.Options{Target: target, Workers: 1, Name: "cachelab-" + order.Run + "-winner"})
+	if err != nil {
+		return err
+	}
+	err = drill.Winner(ctx, redis, order.Key, order.LockTTL, os.Getpid(), in, out)
+	return errors.Join(err, redis.Close())
+}

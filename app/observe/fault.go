@@ -1,0 +1,45 @@
+package observe
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"cachelab/telemetry"
+)
+
+// Fault marks the moment of a drill's fault: an event on the context's span, and an attribute to search for.
+func (b *Bridge) Fault(ctx context.Context, text string) {
+	span, what := trace.SpanFromContext(ctx), telemetry.Fault.String(text)
+	span.AddEvent(telemetry.EventFault, trace.WithAttributes(what))
+	span.SetAttributes(what)
+}
+
+// Step is what another process of the run did, and reported.
+type Step struct {
+	Span         string // its name
+	Began, Ended time.Time
+	Process      int // id
+	Err          error
+	Attributes   []attribute.KeyValue
+}
+
+// Reported makes the span and the metric of a step that another process reported: its own would have died with it.
+func (b *Bridge) Reported(ctx context.Context, s Step) {
+	kind := trace.SpanKindClient
+	if s.Span == telemetry.SpanBackendCall {
+		kind = trace.SpanKindInternal
+	}
+	ctx, span := b.tracer.Start(ctx, s.Span, trace.WithTimestamp(s.Began), trace.WithSpanKind(kind),
+		trace.WithAttributes(telemetry.ProcessID.Int(s.Process)), trace.WithAttributes(s.Attributes...))
+	fail(span, s.Err)
+	span.End(trace.WithTimestamp(s.Ended))
+	if kind == trace.SpanKindInternal {
+		b.metrics.call(ctx, s.Ended.Sub(s.Began), s.Err)
+		return
+	}
+	b.metrics.commands.Add(ctx, 1, metric.WithAttributes(telemetry.Mode.String(b.mode), telemetry.Command.String(s.Span)))
+}
