@@ -7,7 +7,7 @@ BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare test race soak bench lint fmt clean build
+.PHONY: help broken fixed load compare live test race soak bench lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -23,6 +23,9 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
+
+live: build ## both in turn on a key that expires under traffic, until Ctrl-C
+	@$(BIN) live $(ARGS)
 
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"

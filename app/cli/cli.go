@@ -71,6 +71,7 @@ func newRoot(p Process) *cobra.Command {
   cachelab broken    naive cache-aside: every worker calls the slow backend
   cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
   cachelab compare   both, side by side
+  cachelab live      both in turn, on a key that expires under traffic, until Ctrl-C
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -82,7 +83,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load or compare", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare or live", args[0])}
 			}
 			return nil
 		},
@@ -106,6 +107,7 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
+		newLiveCommand(p),
 	)
 	return root
 }
@@ -117,12 +119,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 		Short:   short,
 		Long:    long,
 		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
-			}
-			return nil
-		},
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
@@ -134,18 +131,31 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 	return command
 }
 
-// runModes makes one run of each mode and reports them.
-func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return errUsage{fmt.Errorf("%s takes no argument, got %q", c.Name(), args)}
+	}
+	return nil
+}
+
+// open opens the lab with its terminal, after the warnings.
+func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.Lab, *report.Terminal, error) {
 	screen := p.Stdout
 	if s.json == "-" {
 		screen = p.Stderr
 	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
 	terminal := report.NewTerminal(screen, p.Environ)
-	for _, w := range s.warnings() {
+	for _, w := range warnings {
 		terminal.Warn(w)
 	}
 	l, err := lab.Open(ctx, s.Config, terminal)
+	return l, terminal, err
+}
+
+// runModes makes one run of each mode and reports them.
+func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
+	l, terminal, err := open(ctx, p, s, s.warnings())
 	if err != nil {
 		return err
 	}
@@ -167,12 +177,20 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
 	}
+	if err != nil {
+		return err
+	}
+	return verdicts(runs)
+}
+
+// verdicts is an error if one of them is not ok.
+func verdicts(runs []report.Run) error {
 	for _, run := range runs {
-		if err == nil && !run.Verdict.OK {
-			err = errVerdict{}
+		if !run.Verdict.OK {
+			return errVerdict{}
 		}
 	}
-	return err
+	return nil
 }
 
 // version is the module's, or that of the commit it was built from.
