@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +31,10 @@ func decodeAll(t *testing.T, text string) []report.Run {
 func TestLiveShowsTheHerdAndTheFixInTurn(t *testing.T) {
 	onBoth(t, func(t *testing.T, redis string) {
 		receiver := otlptest.Start(t)
-		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "CACHELAB_GRAFANA_URL": "http://grafana.example/"}
+		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "CACHELAB_GRAFANA_URL": "http://grafana.example/",
+			"OTEL_METRIC_EXPORT_INTERVAL": "200"}
 		out := run(t.Context(), t, env, "live", "--redis", redis, "--telemetry", "on", "--json", "-",
-			"--each", "2s", "--for", "4s", "--ttl", "300ms", "--backend-latency", "100ms")
+			"--each", "1s", "--for", "4s", "--ttl", "300ms", "--backend-latency", "100ms")
 		equal(t, "exit code", out.code, cli.ExitOK)
 		runs := decodeAll(t, out.stdout)
 		if len(runs) != 2 || runs[0].Mode != "broken" || runs[1].Mode != "fixed" || runs[0].ID != runs[1].ID {
@@ -53,10 +56,14 @@ func TestLiveShowsTheHerdAndTheFixInTurn(t *testing.T) {
 			}
 			checkLiveSpans(t, receiver, r)
 			checkLiveMetrics(t, receiver, r)
+			last := len(r.TraceIDs)
+			if !strings.Contains(out.stderr, fmt.Sprintf("  round %d  http://localhost:16686/trace/%s\n", last, r.TraceIDs[last-1][0])) {
+				t.Errorf("the last round of %s is not linked to:\n%s", r.Mode, out.stderr)
+			}
 		}
 		equal(t, "received", len(receiver.Spans()), broken.Spans.Ended+fixed.Spans.Ended)
 		checkPhasesDoNotMeet(t, receiver)
-		for _, want := range []string{"phase 1, broken: ", "phase 2, fixed: ", "summary of " + broken.ID + ", broken\n", "summary of " + broken.ID + ", fixed\n",
+		for _, want := range []string{"phase 1, broken: ", "phase 2, fixed: ", "phase 3, broken: ", "summary of " + broken.ID + ", broken\n", "summary of " + broken.ID + ", fixed\n",
 			"broken 1: ", "fixed 1: ", " of 20 workers in "} {
 			if !strings.Contains(out.stderr, want) {
 				t.Errorf("not printed: %q in:\n%s", want, out.stderr)
@@ -143,36 +150,48 @@ func checkLiveSpans(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
 	}
 }
 
-// checkPhasesDoNotMeet checks that each worker of broken was back before the first of fixed began.
+// checkPhasesDoNotMeet checks that no requests of two modes were on their way at the same time, and that no push said so.
 func checkPhasesDoNotMeet(t *testing.T, receiver *otlptest.Receiver) {
 	t.Helper()
-	lastBroken, firstFixed := uint64(0), ^uint64(0)
-	for _, s := range receiver.Spans() {
-		switch attribute(s.Attributes, "mode").GetStringValue() {
-		case "broken":
-			lastBroken = max(lastBroken, s.EndTimeUnixNano)
-		case "fixed":
-			firstFixed = min(firstFixed, s.StartTimeUnixNano)
+	workers := slices.DeleteFunc(receiver.Spans(), func(s otlptest.Span) bool { return s.Name != "worker" })
+	slices.SortFunc(workers, func(a, b otlptest.Span) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
+	changes, mode, lastEnd := 0, "broken", uint64(0)
+	for _, s := range workers {
+		if m := attribute(s.Attributes, "mode").GetStringValue(); m != mode {
+			if s.StartTimeUnixNano < lastEnd {
+				t.Errorf("a request of %s began while one of %s was on its way", m, mode)
+			}
+			mode = m
+			changes++
 		}
+		lastEnd = max(lastEnd, s.EndTimeUnixNano)
 	}
-	if lastBroken == 0 || lastBroken > firstFixed {
-		t.Errorf("broken ends at %d, fixed begins at %d", lastBroken, firstFixed)
+	equal(t, "changes of the mode", changes, 3)
+
+	seen := map[string]bool{}
+	for i := range receiver.Pushes() {
+		active := ""
+		for _, mode := range []string{"broken", "fixed"} {
+			if metricsOf(receiver, i, mode)["cachelab.run.active"] == 1 {
+				active += mode
+			}
+		}
+		seen[active] = true
+	}
+	if seen["brokenfixed"] || !seen["broken"] || !seen["fixed"] || !seen[""] {
+		t.Errorf("active modes: %v", seen)
 	}
 }
 
-// checkLiveMetrics checks that the last push has the ledger of the mode.
-func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
-	t.Helper()
+// metricsOf returns the counters and gauges of a mode in one push, by name and attributes.
+func metricsOf(receiver *otlptest.Receiver, push int, mode string) map[string]int {
 	got := map[string]int{}
-	pushes := receiver.Pushes()
-	for _, rm := range pushes[len(pushes)-1] {
+	for _, rm := range receiver.Pushes()[push] {
 		for _, sm := range rm.ScopeMetrics {
 			for _, m := range sm.Metrics {
-				var points []*metricspb.NumberDataPoint
-				points = append(points, m.GetSum().GetDataPoints()...)
-				points = append(points, m.GetGauge().GetDataPoints()...)
-				for _, p := range points {
-					if attribute(p.Attributes, "mode").GetStringValue() != r.Mode {
+				points := append([]*metricspb.NumberDataPoint(nil), m.GetSum().GetDataPoints()...)
+				for _, p := range append(points, m.GetGauge().GetDataPoints()...) {
+					if attribute(p.Attributes, "mode").GetStringValue() != mode {
 						continue
 					}
 					name := m.Name
@@ -186,6 +205,13 @@ func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
 			}
 		}
 	}
+	return got
+}
+
+// checkLiveMetrics checks that the last push has the ledger of the mode.
+func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
+	t.Helper()
+	got := metricsOf(receiver, len(receiver.Pushes())-1, r.Mode)
 	want := map[string]int{
 		"cachelab.gets hit": r.Gets.Hit, "cachelab.gets miss": r.Gets.Miss,
 		"cachelab.lock.attempts acquired": r.Lock.Acquired, "cachelab.lock.attempts held": r.Lock.Held,

@@ -105,12 +105,19 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 		return
 	}
 	t.println("where to look:")
-	for i, ids := range r.TraceIDs {
+	first := 0
+	if r.live() { // it may be so long that Jaeger has forgotten its first rounds
+		first = max(0, len(r.TraceIDs)-maxLinks)
+	}
+	if first > 0 {
+		t.println(fmt.Sprintf("  %d earlier rounds, and", first))
+	}
+	for i, ids := range r.TraceIDs[first:] {
 		if i == maxLinks {
 			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s/trace/%s", i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
+		line := fmt.Sprintf("  round %d  %s/trace/%s", first+i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
 		if len(ids) > 1 {
 			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
 		}
