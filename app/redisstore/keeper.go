@@ -9,8 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// outageLimit is how long a Redis that went away between two rounds is waited for.
-const outageLimit = 5 * time.Second
+const (
+	// outageLimit is how long a Redis that went away between two rounds is waited for.
+	outageLimit = 5 * time.Second
+	// lookEvery bounds the pauses of a wait: a lock may be released, and a value deleted, long before it expires.
+	lookEvery = 250 * time.Millisecond
+)
 
 // Holder is a fill lock that somebody holds.
 type Holder struct {
@@ -56,7 +60,7 @@ func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
 	var outage time.Time
 	for {
 		ttl, err := r.keeper.PTTL(ctx, key).Result()
-		pause := ttl + time.Millisecond // PTTL counts in whole ones
+		pause := min(ttl+time.Millisecond, lookEvery) // PTTL counts in whole ones
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
