@@ -29,6 +29,7 @@ func decodeAll(t *testing.T, text string) []report.Run {
 }
 
 func TestLiveShowsTheHerdAndTheFixInTurn(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, redis string) {
 		receiver := otlptest.Start(t)
 		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "CACHELAB_GRAFANA_URL": "http://grafana.example/"}
@@ -231,6 +232,7 @@ func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
 }
 
 func TestCtrlCIsTheProperEndOfLive(t *testing.T) {
+	t.Parallel()
 	receiver := otlptest.Start(t)
 	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -267,6 +269,7 @@ func TestCtrlCIsTheProperEndOfLive(t *testing.T) {
 }
 
 func TestLiveInOneModeHasNoPhases(t *testing.T) {
+	t.Parallel()
 	for mode, invariant := range map[string]bool{"broken": false, "fixed": true} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -280,6 +283,34 @@ func TestLiveInOneModeHasNoPhases(t *testing.T) {
 			equal(t, "phases", strings.Count(out.stderr, "\nphase "), 1)
 			equal(t, "hits told", strings.Count(out.stderr, " GET HIT\n"), runs[0].Outcomes["hit"]-runs[0].Lock.Rechecked)
 		})
+	}
+}
+
+func TestTracesOfALargeLiveRunStaySmall(t *testing.T) {
+	t.Parallel()
+	receiver := otlptest.Start(t)
+	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL}
+	out := run(t.Context(), t, env, "live", "--mode", "fixed", "--redis", "embedded", "--json", "-", "--workers", "120", "--think", "100ms",
+		"--ttl", "3s", "--for", "2500ms")
+	equal(t, "exit code", out.code, cli.ExitOK)
+	r := decodeAll(t, out.stdout)[0]
+	checkFixed(t, r, 1)
+	if r.Rounds < 2 {
+		t.Errorf("%d rounds of %d requests in one cycle", r.Rounds, r.Requests)
+	}
+	for i, ids := range r.TraceIDs {
+		equal(t, fmt.Sprint("slices of round ", i+1), len(ids), 3)
+	}
+	equal(t, "received", len(receiver.Spans()), r.Spans.Ended)
+	perTrace := map[string]int{}
+	for _, s := range receiver.Spans() {
+		perTrace[string(s.TraceId)]++
+	}
+	equal(t, "traces", len(perTrace), 3*r.Rounds)
+	for _, n := range perTrace {
+		if n >= 2000 {
+			t.Errorf("a trace has %d spans", n)
+		}
 	}
 }
 
