@@ -20,7 +20,7 @@ export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare drills up down verify dashboards test race soak bench e2e lint fmt clean build
+.PHONY: help broken fixed load compare live drills up down verify dashboards test race soak bench e2e lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -36,6 +36,9 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
+
+live: build ## both in turn on a key that expires under traffic, until Ctrl-C
+	@$(BIN) live $(ARGS)
 
 drills: build ## fixed with a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
 	@$(BIN) drill all --redis embedded $(ARGS)

@@ -347,3 +347,21 @@ func provision(t *testing.T, folder string, grafana types.ServiceConfig, into an
 		t.Fatal(err)
 	}
 }
+
+// Jaeger's page links the tag that the lab writes.
+func TestJaegerLinksTracesToTheDashboard(t *testing.T) {
+	project := stack(t)
+	path := environment(project, "jaeger", "JAEGER_UI_CONFIG")
+	i := slices.IndexFunc(project.Services["jaeger"].Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == path })
+	if i < 0 || !strings.HasSuffix(path, ".js") {
+		t.Fatalf("nothing is mounted on %q", path)
+	}
+	page := project.Services["jaeger"].Volumes[i].Source
+	find(t, page, `(function UIConfig\(\))`) // what Jaeger looks for
+	tag := find(t, filepath.Join("..", "telemetry", "names.go"), `Dashboard += attribute.Key\("(\w+)"\)`)
+	for _, expression := range []string{`key: "(\w+)"`, `parameters: \["(\w+)"\]`, `tags\.(\w+) \}`} {
+		if got := find(t, page, expression); got != tag {
+			t.Errorf("%s is %q, the lab writes %q", expression, got, tag)
+		}
+	}
+}

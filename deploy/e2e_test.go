@@ -120,6 +120,30 @@ func (s *servers) checkExemplars(t *testing.T, r result) {
 	}
 }
 
+// Live has two modes in one run: each is verified.
+func TestLiveIsStoredAsItWasPrintedInEachMode(t *testing.T) {
+	s := startServers(t)
+	from := time.Now()
+	r := s.lab(t, "live", "--for", "6s", "--each", "3s", "--ttl", "500ms")
+	if r.code != 0 {
+		t.Fatal(r.out)
+	}
+	v := s.lab(t, "verify")
+	if v.code != 0 || strings.Count(v.out, "the app, Redis, Jaeger and Prometheus agree") != 2 {
+		t.Fatalf("verify: exit %d:\n%s", v.code, v.out)
+	}
+	for _, bar := range s.queryRange(t, `sum by (mode) (cachelab_backend_calls_total - (cachelab_backend_calls_total offset 1s))`, from, time.Now().Add(time.Second)) {
+		if bar < 0 {
+			t.Errorf("a bar of %v", bar)
+		}
+	}
+	everyQuery(t, look(s), func(where string, got int, err error) {
+		if err != nil || got == 0 && !strings.Contains(where, "Alerts") {
+			t.Errorf("after live alone: %s: %d values, %v", where, got, err)
+		}
+	})
+}
+
 // The README's tour: what each step says is there to be seen. The panels' values are TestDashboards' matter.
 func TestTheTourLeadsWhereItSays(t *testing.T) {
 	s := startServers(t)

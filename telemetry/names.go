@@ -39,7 +39,9 @@ const (
 	Expiries     = attribute.Key("expiries")
 	Waiters      = attribute.Key("waiters") // on a winner's MISS: those that saw its token, as far as known
 	Verdict      = attribute.Key("verdict")
+	Dashboard    = attribute.Key("dashboard") // the address of the dashboard at the round's time
 
+	Winner       = attribute.Key("winner") // true on the worker and the MISS that filled under the lock
 	CacheHit     = attribute.Key("cache.hit")
 	Recheck      = attribute.Key("recheck") // the winner's second GET
 	LockAcquired = attribute.Key("lock.acquired")

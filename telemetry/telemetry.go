@@ -80,18 +80,21 @@ type Telemetry struct {
 	// Notices are for the user: what was left out, and why.
 	Notices []string
 
+	options   Options
+	about     *resource.Resource
 	spans     *counter // nil without export of traces
 	processor sdktrace.SpanProcessor
 	tracer    *sdktrace.TracerProvider // nil without traces
 	meter     *sdkmetric.MeterProvider // nil without metrics
 	metrics   *metricCounter           // nil without export of metrics
+	branch    bool                     // the meter is another's
 }
 
 // Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans and Reader.
 // The error says what to change; it comes before anything is sent.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)
-	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider()}
+	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider(), options: o}
 	spanExporter, metricExporter, err := t.exporters(ctx, env, o)
 	if err != nil {
 		return nil, err
@@ -99,15 +102,14 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	if spanExporter == nil && metricExporter == nil && o.Spans == nil && o.Reader == nil {
 		return t, nil
 	}
-	about, err := newResource(ctx, o)
-	if err != nil {
+	if t.about, err = newResource(ctx, o); err != nil {
 		return nil, err
 	}
 	if spanExporter != nil || o.Spans != nil {
-		t.startTraces(about, spanExporter, o.Spans)
+		t.startTraces(t.about, spanExporter, o.Spans)
 	}
 	if metricExporter != nil || o.Reader != nil {
-		if err := t.startMetrics(about, env, metricExporter, o.Reader); err != nil {
+		if err := t.startMetrics(t.about, env, metricExporter, o.Reader); err != nil {
 			return nil, err
 		}
 	}
@@ -273,7 +275,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 			errs = append(errs, t.spans.next.Shutdown(limited))
 		}
 	}
-	if t.meter != nil {
+	if t.meter != nil && !t.branch {
 		limited, cancel := context.WithTimeout(ctx, metricsPatience)
 		defer cancel()
 		err := t.meter.Shutdown(limited)

@@ -71,8 +71,9 @@ func newRoot(p Process) *cobra.Command {
   cachelab broken    naive cache-aside: every worker calls the slow backend
   cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
   cachelab compare   both, side by side
-  cachelab verify    what the run counted against what Jaeger and Prometheus have stored
+  cachelab live      both in turn, on a key that expires under traffic, until Ctrl-C
   cachelab drill     fixed with a fault, to see where its rules come from
+  cachelab verify    what the run counted against what Jaeger and Prometheus have stored
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -84,7 +85,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare, drill or verify", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare, live, drill or verify", args[0])}
 			}
 			return nil
 		},
@@ -108,8 +109,9 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
 			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
 of latencies.`, lab.Broken(), lab.Fixed()),
-		newVerifyCommand(p),
+		newLiveCommand(p),
 		newDrillCommand(p),
+		newVerifyCommand(p),
 		newWinnerCommand(p),
 	)
 	return root
@@ -122,7 +124,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 		Short:   short,
 		Long:    long,
 		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
-		Args:    noArguments(name),
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
@@ -135,22 +137,36 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 }
 
 // noArguments refuses arguments.
-func noArguments(name string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return errUsage{fmt.Errorf("%s takes no argument, got %q", name, args)}
-		}
-		return nil
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return errUsage{fmt.Errorf("%s takes no argument, got %q", c.Name(), args)}
 	}
+	return nil
+}
+
+// newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.
+func newTerminal(p Process, s *settings) *report.Terminal {
+	screen := p.Stdout
+	if s.json == "-" {
+		screen = p.Stderr
+	}
+	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
+	return report.NewTerminal(screen, p.Environ)
+}
+
+// open opens the lab with its terminal, after the warnings.
+func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.Lab, *report.Terminal, error) {
+	terminal := newTerminal(p, s)
+	for _, w := range warnings {
+		terminal.Warn(w)
+	}
+	l, err := lab.Open(ctx, s.Config, terminal)
+	return l, terminal, err
 }
 
 // runModes makes one run of each mode and reports them.
 func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
-	terminal := newTerminal(p, s)
-	for _, w := range s.warnings() {
-		terminal.Warn(w)
-	}
-	l, err := lab.Open(ctx, s.Config, terminal)
+	l, terminal, err := open(ctx, p, s, s.warnings())
 	if err != nil {
 		return err
 	}
@@ -172,20 +188,10 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
 	}
-	if err == nil {
-		err = verdicts(runs)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.
-func newTerminal(p Process, s *settings) *report.Terminal {
-	screen := p.Stdout
-	if s.json == "-" {
-		screen = p.Stderr
-	}
-	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	return report.NewTerminal(screen, p.Environ)
+	return verdicts(runs)
 }
 
 // verdicts is an error if one of them is not ok.

@@ -303,6 +303,19 @@ func TestAHeldLockIsWaitedForAndNeverDeleted(t *testing.T) {
 	if !strings.Contains(out.stdout, `the fill lock is held by "theirs": waiting up to`) {
 		t.Errorf("not said whose lock it is:\n%s", out.stdout)
 	}
+	send(t, server.Addr(), "SET product:42:price:filling theirs PX 10000")
+	started = time.Now()
+	release := time.AfterFunc(300*time.Millisecond, func() {
+		if err := exchange(server.Addr(), "SET product:42:price:filling theirs PX 1"); err != nil { // as good as a DEL
+			t.Error(err)
+		}
+	})
+	defer release.Stop()
+	out = run(t.Context(), t, nil, "fixed", "--redis", server.URL(), "--workers", "2", "--rounds", "1", "--backend-latency", "10ms")
+	equal(t, "exit code", out.code, cli.ExitOK)
+	if took := time.Since(started); took < 290*time.Millisecond || took > 5*time.Second {
+		t.Errorf("started after %v, while the lock was held for 300 ms", took)
+	}
 	send(t, server.Addr(), "SET product:42:price:filling theirs")
 	out = run(t.Context(), t, nil, "fixed", "--redis", server.URL())
 	equal(t, "exit code", out.code, cli.ExitFailed)
@@ -313,19 +326,26 @@ func TestAHeldLockIsWaitedForAndNeverDeleted(t *testing.T) {
 
 func send(t *testing.T, addr, command string) {
 	t.Helper()
+	if err := exchange(addr, command); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exchange sends a command that is answered by +OK.
+func exchange(addr, command string) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer conn.Close()
 	if _, err := fmt.Fprint(conn, command+"\r\n"); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if reply := make([]byte, 1); true {
-		if _, err := conn.Read(reply); err != nil || reply[0] != '+' {
-			t.Fatalf("%s: %q, %v", command, reply, err)
-		}
+	reply := make([]byte, 1)
+	if _, err := conn.Read(reply); err != nil || reply[0] != '+' {
+		return fmt.Errorf("%s: %q, %v", command, reply, err)
 	}
+	return nil
 }
 
 func TestARedisThatDiesEndsTheRunSoonWithItsErrors(t *testing.T) {

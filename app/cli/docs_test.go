@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"cachelab/app/cli"
 )
 
@@ -26,15 +28,20 @@ func readme(t *testing.T) string {
 var update = flag.Bool("update", false, "write the README's table of flags anew")
 
 func TestReadmeHasTheFlagsAsTheyAre(t *testing.T) {
-	const head = "| flag | default | meaning |\n| --- | --- | --- |\n"
+	checkFlags(t, "| flag | default | meaning |\n| --- | --- | --- |\n", cli.Flags())
+	checkFlags(t, "| flag of live | default | meaning |\n| --- | --- | --- |\n", cli.LiveFlags())
+}
+
+func checkFlags(t *testing.T, head string, flags []*pflag.Flag) {
+	t.Helper()
 	text := readme(t)
 	before, rest, found := strings.Cut(text, head)
 	_, after, found2 := strings.Cut(rest, "\n\n")
 	if !found || !found2 {
-		t.Fatal("the README has no table of flags")
+		t.Fatalf("the README has no table %q", head)
 	}
 	var table strings.Builder
-	for _, f := range cli.Flags() {
+	for _, f := range flags {
 		value := f.DefValue
 		if value != "" {
 			value = "`" + value + "`"

@@ -71,7 +71,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 		Use:   "all",
 		Short: "all drills one after the other, and one table",
 		Long:  "Runs each drill with its own settings, and prints one table. It takes about two minutes.",
-		Args:  noArguments("drill all"),
+		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := shared.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}

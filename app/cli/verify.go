@@ -28,26 +28,31 @@ func newVerifyCommand(p Process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify",
 		Short: "hold what a run counted against what Jaeger and Prometheus have stored",
-		Long: `Reads the recorded counts of a run, its spans from Jaeger and its metrics from Prometheus, and prints a row for
+		Long: `Reads the recorded counts of a run (of live, of each mode), its spans from Jaeger and its metrics from Prometheus, and prints a row for
 each fact: the app's count, Redis's own, Jaeger's, Prometheus's, and whether they are equal. A row is "shared" when
 another client used the Redis, and "not available" when Redis does not tell.
 Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a row differs.`,
 		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run broken-20260101-120000-abcd",
-		Args:    noArguments("verify"),
+		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
 			}
-			r, err := record.Load(records, run)
+			all, err := record.Load(records, run)
 			if err != nil {
 				return err
 			}
-			result, err := verify.Run(c.Context(), r, o)
-			if err != nil {
-				return err
+			terminal := report.NewTerminal(p.Stdout, p.Environ)
+			differing := 0
+			for _, r := range all {
+				result, err := verify.Run(c.Context(), r, o)
+				if err != nil {
+					return err
+				}
+				printVerify(terminal, result)
+				differing += result.Differing()
 			}
-			printVerify(report.NewTerminal(p.Stdout, p.Environ), result)
-			if result.Differing() > 0 {
+			if differing > 0 {
 				return errVerdict{}
 			}
 			return nil
@@ -72,7 +77,7 @@ func printVerify(t *report.Terminal, result verify.Result) {
 		rows = append(rows, []string{r.Fact, cell(r.App), cell(r.Redis), cell(r.Jaeger), cell(r.Prometheus), string(r.State)})
 	}
 	run := result.Record.Run
-	t.Notice(fmt.Sprintf("run %s, started %s", run.ID, run.Started.Format(time.DateTime)))
+	t.Notice(fmt.Sprintf("%s, run %s, started %s", run.Mode, run.ID, run.Started.Format(time.DateTime)))
 	t.Table([]string{"fact", "app", "redis", "jaeger", "prometheus", ""}, rows,
 		func(row int) bool { return result.Rows[row].State == verify.Differs })
 	if n := len(result.Missing); n > 0 {

@@ -35,14 +35,15 @@ type Response struct {
 	Worker Worker
 	cache.Result
 	Err     error
-	Elapsed time.Duration // from the barrier's release to the answer
+	Elapsed time.Duration // from the barrier's release to the answer; in a stream, from its own start
 	At      time.Time     // when the answer came
 }
 
 // An Observer is told of rounds and workers as they come and go. The contexts it returns are used inside.
 // Its methods are called from many goroutines.
 type Observer interface {
-	// Round is called when all workers are at the barrier; end after the last of them is back.
+	// Round is called when all workers are at the barrier (in a stream, before the round's first request); end
+	// after the last of them is back.
 	Round(ctx context.Context, round Round) (inner context.Context, end func(RoundSummary))
 	// Worker is called before a worker's request, and end with its response.
 	Worker(ctx context.Context, worker Worker) (inner context.Context, end func(Response))
@@ -112,7 +113,7 @@ func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary
 		back.Go(func() {
 			ready.Done()
 			<-barrier
-			responses[i] = h.request(roundCtx, Worker{Round: round.Number, Number: i + 1}, released)
+			responses[i] = ask(roundCtx, h.Observer, h.Strategy, h.Key, Worker{Round: round.Number, Number: i + 1}, released)
 		})
 	}
 	ready.Wait()
@@ -125,12 +126,12 @@ func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary
 	return responses, summary
 }
 
-// request is one worker's Get.
-func (h *Herd) request(ctx context.Context, worker Worker, released time.Time) Response {
-	ctx, end := h.Observer.Worker(context.WithValue(ctx, workerKey{}, worker), worker)
-	result, err := h.Strategy.Get(ctx, h.Key)
+// ask is one worker's Get.
+func ask(ctx context.Context, o Observer, s cache.Strategy, key string, worker Worker, started time.Time) Response {
+	ctx, end := o.Worker(context.WithValue(ctx, workerKey{}, worker), worker)
+	result, err := s.Get(ctx, key)
 	now := time.Now()
-	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(released), At: now}
+	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now}
 	end(response)
 	return response
 }

@@ -62,6 +62,20 @@ func JudgeSingleFill(l Ledger) Verdict {
 	return v
 }
 
+// JudgeStream is the verdict on a stream. It is judge's, unless the key was there all the time: then there was
+// nothing to do wrong.
+func JudgeStream(judge Judge) Judge {
+	return func(l Ledger) Verdict {
+		if l.Misses > 0 || l.Outcomes[cache.Failed] > 0 {
+			return judge(l)
+		}
+		v := verdictOn(l)
+		v.OK = true
+		v.Text += ": the key did not expire in this time"
+		return v
+	}
+}
+
 func verdictOn(l Ledger) Verdict {
 	return Verdict{
 		Invariant: l.BackendCalls == l.Expiries,

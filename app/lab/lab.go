@@ -97,7 +97,7 @@ func (l *Lab) Close() error {
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
 // A run with a bad verdict is no error.
 func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
-	r := &run{Lab: l, mode: mode, started: time.Now()}
+	r := &run{Lab: l, mode: mode, started: time.Now(), plan: fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)}
 	r.id = newRunID(mode, r.started)
 	if mode.Drill != nil {
 		r.facts.Drill = mode.Drill.Name
@@ -128,6 +128,7 @@ type run struct {
 	mode    Mode
 	id      string
 	started time.Time
+	plan    string // who asks, and how often
 
 	facts       report.Facts
 	undelivered error // what telemetry could not deliver
@@ -230,7 +231,11 @@ func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service,
 		RecentPeak: service.RecentPeak,
 		Queued:     func() int { return service.Stats().Queued },
 	})
-	return service, bridge, err
+	if err != nil {
+		return nil, nil, err
+	}
+	bridge.Dashboard = func(from, to time.Time) string { return r.config.Links.Dashboard(r.id, from, to) }
+	return service, bridge, nil
 }
 
 // judge gives the verdict: a run that ended early did not do what it promised.
@@ -295,7 +300,7 @@ func (l *Lab) redisName() string {
 func (r *run) settings() string {
 	c := r.config
 	b := c.Backend
-	text := fmt.Sprintf("%s: %d workers x %d rounds on %q, TTL %v", r.mode.Name, c.Workers, c.Rounds, c.Key, c.TTL)
+	text := fmt.Sprintf("%s: %s on %q, TTL %v", r.mode.Name, r.plan, c.Key, c.TTL)
 	if c.TTLJitter > 0 {
 		text += fmt.Sprintf(" +-%g%%", c.TTLJitter*100)
 	}

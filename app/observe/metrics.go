@@ -140,26 +140,31 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 	m.commands, err = t.CommandCounter()
 	keep(err)
 
-	observed := func(name, description, unit string, value func() int) {
-		_, err := meter.Int64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit),
-			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(int64(value()), m.mode)
-				return nil
-			}))
+	// Callbacks are registered apart from their instruments: a run of two modes has each instrument once, and
+	// each callback twice.
+	observe := func(instrument metric.Int64Observable, tell func(metric.Observer)) {
+		_, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			tell(o)
+			return nil
+		}, instrument)
 		keep(err)
+	}
+	observed := func(name, description, unit string, value func() int) {
+		g, err := meter.Int64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+		keep(err)
+		observe(g, func(o metric.Observer) { o.ObserveInt64(g, int64(value()), m.mode) })
 	}
 	observed(telemetry.MetricBackendPeak, "most backend calls in flight since the last export", "{call}", gauges.RecentPeak)
 	observed(telemetry.MetricBackendQueued, "backend calls that queue for capacity", "{call}", gauges.Queued)
 
 	exported, dropped := with(result(resultExported)), with(result(resultDropped))
-	_, err = meter.Int64ObservableCounter(telemetry.MetricSpans, metric.WithDescription("spans by what became of them"), metric.WithUnit("{span}"),
-		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			spans := t.Spans()
-			o.Observe(int64(spans.Exported), exported)
-			o.Observe(int64(spans.Dropped), dropped)
-			return nil
-		}))
+	fate, err := meter.Int64ObservableCounter(telemetry.MetricSpans, metric.WithDescription("spans by what became of them"), metric.WithUnit("{span}"))
 	keep(err)
+	observe(fate, func(o metric.Observer) {
+		spans := t.Spans()
+		o.ObserveInt64(fate, int64(spans.Exported), exported)
+		o.ObserveInt64(fate, int64(spans.Dropped), dropped)
+	})
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("set up the metrics: %w", err)
 	}
@@ -197,10 +202,13 @@ func (b *Bridge) Begin(workers int) {
 	b.metrics.workers.Record(context.Background(), int64(workers), b.metrics.mode)
 }
 
+// Rest reports that the run is not active in this mode, for now.
+func (b *Bridge) Rest() { b.metrics.active.Record(context.Background(), 0, b.metrics.mode) }
+
 // Finish reports the end of the run: the ledger's exact latencies and the verdict.
 func (b *Bridge) Finish(l herd.Ledger, v herd.Verdict) {
 	m, ctx := b.metrics, context.Background()
-	m.active.Record(ctx, 0, m.mode)
+	b.Rest()
 	ok := int64(0)
 	if v.OK {
 		ok = 1

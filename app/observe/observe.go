@@ -20,8 +20,12 @@ import (
 // that waits for a fill of 250 ms makes about 15.
 const sliceSize = 50
 
-// Bridge observes one run.
+// Bridge observes one run, or one mode of it.
 type Bridge struct {
+	// Dashboard, if set, makes the address of the page that shows the run at a time; rounds are tied to it. Set it
+	// before the first round.
+	Dashboard func(from, to time.Time) string
+
 	tracer  trace.Tracer
 	metrics *instruments
 	mode    string
@@ -75,10 +79,17 @@ type rootsKey struct{}
 func (o observer) Round(ctx context.Context, round herd.Round) (context.Context, func(herd.RoundSummary)) {
 	ctx, end := o.next.Round(ctx, round)
 	roots := o.startRoots(ctx, round)
+	started := time.Now()
 	return context.WithValue(ctx, rootsKey{}, roots), func(s herd.RoundSummary) {
 		verdict := "invariant broken"
 		if s.BackendCalls == s.Expiries {
 			verdict = "invariant held"
+		}
+		if o.Dashboard != nil {
+			page := telemetry.Dashboard.String(o.Dashboard(started, time.Now()))
+			for _, root := range roots {
+				root.SetAttributes(page)
+			}
 		}
 		for _, root := range roots {
 			root.SetAttributes(telemetry.BackendCalls.Int(s.BackendCalls), telemetry.Expiries.Int(s.Expiries),
@@ -121,13 +132,22 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	if roots, ok := ctx.Value(rootsKey{}).([]trace.Span); ok {
 		ctx = trace.ContextWithSpan(ctx, roots[(worker.Number-1)/sliceSize])
 	}
-	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Number.Int(worker.Number)))
+	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.mode),
+		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
 	return ctx, func(r herd.Response) {
 		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
+		markWinner(span, r.Result)
 		fail(span, r.Err)
 		o.metrics.response(ctx, r)
 		span.End()
 		end(r)
+	}
+}
+
+// markWinner makes the winner findable: spans are shown in the order in which they began, and it need not be the first.
+func markWinner(span trace.Span, r cache.Result) {
+	if r.Acquired > 0 && r.BackendCalls > 0 {
+		span.SetAttributes(telemetry.Winner.Bool(true))
 	}
 }
 
@@ -220,6 +240,7 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 			attributes = append(attributes, telemetry.Waiters.Int(p.takeWaiters(m.token)))
 		}
 		span.SetAttributes(attributes...)
+		markWinner(span, r)
 		span.End()
 		end(r)
 	}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +36,8 @@ func Save(folder string, r Record) error {
 		err = os.MkdirAll(folder, 0o755)
 	}
 	if err == nil {
-		// The time first, so that the files' order is the runs'.
-		name := r.Run.Started.UTC().Format("20060102-150405.000") + "-" + r.Run.ID + ".json"
+		// The time first, so that the files' order is the runs'. The mode, because a live run has two.
+		name := r.Run.Started.UTC().Format("20060102-150405.000") + "_" + r.Run.ID + "_" + r.Run.Mode + ".json"
 		err = os.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o644)
 	}
 	if err == nil {
@@ -50,14 +49,18 @@ func Save(folder string, r Record) error {
 	return nil
 }
 
-// Load reads the run with the id, or the newest if the id is empty.
-func Load(folder, id string) (Record, error) {
+// Load reads the run with the id, or the newest if the id is empty. A live run has a record for each of its modes.
+func Load(folder, id string) ([]Record, error) {
 	files, err := list(folder)
 	if err != nil {
-		return Record{}, err
+		return nil, err
 	}
-	for _, file := range slices.Backward(files) {
-		if id != "" && !strings.HasSuffix(file, "-"+id+".json") {
+	if id == "" && len(files) > 0 {
+		id = idOf(files[len(files)-1])
+	}
+	var records []Record
+	for _, file := range files {
+		if id == "" || idOf(file) != id {
 			continue
 		}
 		var r Record
@@ -66,14 +69,24 @@ func Load(folder, id string) (Record, error) {
 			err = json.Unmarshal(text, &r)
 		}
 		if err != nil {
-			return Record{}, fmt.Errorf("read the recorded run: %w", err)
+			return nil, fmt.Errorf("read the recorded run: %w", err)
 		}
-		return r, nil
+		records = append(records, r)
 	}
-	if id != "" {
-		return Record{}, fmt.Errorf("%w as %q in %s: see the names there, or leave --run out for the newest", ErrNone, id, folder)
+	switch {
+	case len(records) > 0:
+		return records, nil
+	case id != "":
+		return nil, fmt.Errorf("%w as %q in %s: see the names there, or leave --run out for the newest", ErrNone, id, folder)
 	}
-	return Record{}, fmt.Errorf("%w in %s: make one first, like make fixed", ErrNone, folder)
+	return nil, fmt.Errorf("%w in %s: make one first, like make fixed", ErrNone, folder)
+}
+
+// idOf is the run's id in the name of a file.
+func idOf(file string) string {
+	_, rest, _ := strings.Cut(filepath.Base(file), "_")
+	id, _, _ := strings.Cut(rest, "_")
+	return id
 }
 
 // list returns the files of the folder, the oldest first; none if there is no folder.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"cachelab/app/cache"
@@ -81,6 +82,20 @@ type RedisCommands struct {
 	Standing redisstore.Standing `json:"standing"`
 }
 
+// Add adds what was counted in another phase. The sum stands as badly as the worse of the two.
+func (c *RedisCommands) Add(more redisstore.Commands, standing redisstore.Standing) {
+	c.Get += more.Get
+	c.Set += more.Set
+	c.Eval += more.Eval
+	c.Del += more.Del
+	switch {
+	case c.Standing == redisstore.NotAvailable, standing == redisstore.NotAvailable:
+		*c = RedisCommands{Standing: redisstore.NotAvailable}
+	case c.Standing != redisstore.Shared:
+		c.Standing = standing
+	}
+}
+
 // Facts are what is told of a run beside its ledger.
 type Facts struct {
 	ID, Mode, Redis string
@@ -132,6 +147,9 @@ func NewRun(l herd.Ledger, f Facts) Run {
 	}
 	return r
 }
+
+// live reports whether this is one mode of a live run.
+func (r Run) live() bool { return strings.HasPrefix(r.ID, "live-") }
 
 func milliseconds(q herd.Quantiles) Milliseconds {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -17,6 +17,7 @@ import (
 type Terminal struct {
 	out io.Writer
 	tty bool
+	fd  uintptr // of the terminal, if it is one
 }
 
 // NewTerminal returns a terminal that prints to file. The environment is consulted for NO_COLOR, TERM and CI.
@@ -24,6 +25,7 @@ func NewTerminal(file *os.File, environ []string) *Terminal {
 	return &Terminal{
 		out: colorprofile.NewWriter(file, environ),
 		tty: term.IsTerminal(file.Fd()) && !isCI(environ),
+		fd:  file.Fd(),
 	}
 }
 
@@ -65,7 +67,11 @@ func (t *Terminal) println(text string) { fmt.Fprintln(t.out, text) }
 // Summary prints what a run came to. The first error of a request, if there was one, is an example.
 func (t *Terminal) Summary(r Run, firstError error) {
 	t.println("")
-	t.println(bold.Render("summary of " + r.ID))
+	title := "summary of " + r.ID
+	if r.live() { // it has a summary for each mode
+		title += ", " + r.Mode
+	}
+	t.println(bold.Render(title))
 	for _, row := range summaryRows(r) {
 		t.println(fmt.Sprintf("  %-16s %s", row.name, row.value))
 	}
@@ -93,26 +99,38 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 		t.Warn("spans were dropped: the traces of this run are incomplete")
 	}
 	if undelivered != nil {
-		for line := range strings.Lines(undelivered.Error()) {
-			t.Warn("not delivered: " + strings.TrimSpace(line))
-		}
+		t.Undelivered(undelivered)
 	}
 	if r.Spans.Exported == 0 {
 		return
 	}
 	t.println("where to look:")
-	for i, ids := range r.TraceIDs {
+	first := 0
+	if r.live() { // it may be so long that Jaeger has forgotten its first rounds
+		first = max(0, len(r.TraceIDs)-maxLinks)
+	}
+	if first > 0 {
+		t.println(fmt.Sprintf("  %d earlier rounds, and", first))
+	}
+	for i, ids := range r.TraceIDs[first:] {
 		if i == maxLinks {
 			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s/trace/%s", i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
+		line := fmt.Sprintf("  round %d  %s/trace/%s", first+i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
 		if len(ids) > 1 {
 			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
 		}
 		t.println(line)
 	}
 	t.println("  Grafana  " + strings.TrimSuffix(links.Grafana, "/") + "/d/thundering-herd")
+}
+
+// Undelivered prints what telemetry could not deliver.
+func (t *Terminal) Undelivered(err error) {
+	for line := range strings.Lines(err.Error()) {
+		t.Warn("not delivered: " + strings.TrimSpace(line))
+	}
 }
 
 func verdictLine(r Run) string {
@@ -126,8 +144,12 @@ type row struct{ name, value string }
 
 // summaryRows are the figures of a run, in the order in which they are read.
 func summaryRows(r Run) []row {
+	requests := fmt.Sprintf("%d = %d workers x %d rounds", r.Requests, r.Workers, r.Rounds)
+	if r.live() { // its workers ask on their own
+		requests = fmt.Sprintf("%d of %d workers in %d rounds", r.Requests, r.Workers, r.Rounds)
+	}
 	rows := []row{
-		{"requests", fmt.Sprintf("%d = %d workers x %d rounds", r.Requests, r.Workers, r.Rounds)},
+		{"requests", requests},
 		{"backend calls", fmt.Sprint(r.BackendCalls)},
 		{"expiries", fmt.Sprint(r.Expiries)},
 		{"calls per expiry", fmt.Sprintf("%.1f", r.CallsPerExpiry)},

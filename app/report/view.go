@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/vbauerster/cupwriter"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
@@ -36,22 +37,39 @@ const lineBuffer = 4096
 
 // View starts a view of a run. With steps it prints a line for each.
 func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
-	v := &View{
+	v := newView(workers, rounds, steps)
+	if t.tty {
+		v.progress = t.progress()
+		v.bar = v.progress.AddBar(int64(rounds), mpb.BarRemoveOnComplete(), mpb.BarWidth(24),
+			mpb.PrependDecorators(decor.Name(mode+" ")),
+			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return v.status(s.Current) })))
+	}
+	v.start(t.out)
+	return v
+}
+
+// progress draws live lines in place. Its output wraps the terminal, so it must be told which one that is.
+func (t *Terminal) progress() *mpb.Progress {
+	w := cupwriter.New(t.out, false)
+	w.SetTermFd(int(t.fd))
+	return mpb.New(mpb.WithConsoleWriter(w))
+}
+
+func newView(workers, rounds int, steps bool) *View {
+	return &View{
 		rounds: rounds,
 		digits: max(2, len(strconv.Itoa(workers))),
 		steps:  steps,
 		lines:  make(chan string, lineBuffer),
 	}
-	out := t.out
-	if t.tty {
-		v.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(24), mpb.ForceAutoRefresh())
-		v.bar = v.progress.AddBar(int64(rounds), mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name(mode+" ")),
-			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return v.status(s.Current) })))
+}
+
+// start starts to print, above the live line if there is one.
+func (v *View) start(out io.Writer) {
+	if v.progress != nil {
 		out = v.progress
 	}
 	v.done.Go(func() { v.print(out) })
-	return v
 }
 
 func (v *View) status(round int64) string {

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"cachelab/app/lab"
+)
+
+// liveSettings are the flags of live.
+type liveSettings struct {
+	*settings
+	plan lab.Live
+}
+
+func newLiveSettings() *liveSettings {
+	s := &liveSettings{settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true"})}
+	// The key expires by itself, as often as it does.
+	s.all = slices.DeleteFunc(s.all, func(one *setting) bool { return one.name == "rounds" })
+	add(s.settings, "mode", "both", "both (broken and fixed in turn), broken or fixed", &s.plan.Modes, liveModes)
+	add(s.settings, "each", "30s", "length of a phase, after which the mode changes", &s.plan.Each, duration(100*time.Millisecond))
+	add(s.settings, "for", "", "length of the run (default: until Ctrl-C)", &s.plan.For, optional(duration(100*time.Millisecond)))
+	add(s.settings, "think", "300ms", "a worker's pause between two requests; each is spread by half to both sides", &s.plan.Think,
+		duration(10*time.Millisecond))
+	return s
+}
+
+// LiveFlags returns the flags that live has beside those of the run commands.
+func LiveFlags() []*pflag.Flag {
+	var own []*pflag.Flag
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newLiveSettings().register(flags)
+	usual := Flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.ContainsFunc(usual, func(u *pflag.Flag) bool { return u.Name == f.Name }) {
+			own = append(own, f)
+		}
+	})
+	return own
+}
+
+func liveModes(text string) ([]lab.Mode, error) {
+	switch text {
+	case "both":
+		return []lab.Mode{lab.Broken(), lab.Fixed()}, nil
+	case "broken":
+		return []lab.Mode{lab.Broken()}, nil
+	case "fixed":
+		return []lab.Mode{lab.Fixed()}, nil
+	}
+	return nil, errors.New("want both, broken or fixed")
+}
+
+func (s *liveSettings) warnings() []string {
+	all := s.settings.warnings()
+	if len(s.plan.Modes) > 1 && s.plan.Each <= s.TTL {
+		all = append(all, fmt.Sprintf("a phase (%v) is not longer than the TTL (%v): the key may not expire in it", s.plan.Each, s.TTL))
+	}
+	return all
+}
+
+func newLiveCommand(p Process) *cobra.Command {
+	s := newLiveSettings()
+	command := &cobra.Command{
+		Use:   "live",
+		Short: "broken and fixed in turn, on a key that expires under traffic, until Ctrl-C",
+		Long: `The workers read on their own, with some think time, so the key expires under traffic, as in real life: who misses
+before the fill is there makes the herd. Every 30 s the mode changes from broken to fixed, or back. Watch the dashboard.
+
+Ctrl-C, or the end of --for, is its proper end: the requests on their way are answered, and each mode gets its summary
+and its verdict. Exit code 0 if they are ok.`,
+		Example: "  cachelab live\n  cachelab live --mode fixed --workers 100 --think 100ms\n  cachelab live --each 10s --for 1m --json live.json",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.resolve(p.LookupEnv); err != nil {
+				return errUsage{err}
+			}
+			return runLive(c.Context(), p, s)
+		},
+	}
+	s.register(command.Flags())
+	return command
+}
+
+func runLive(ctx context.Context, p Process, s *liveSettings) (err error) {
+	l, terminal, err := open(ctx, p, s.settings, s.warnings())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	runs, err := l.Live(ctx, s.plan)
+	if err != nil {
+		return err
+	}
+	if len(runs) == 2 {
+		terminal.Compare(runs[0], runs[1])
+	}
+	if err := writeJSON(p, s.json, true, runs); err != nil {
+		return err
+	}
+	return verdicts(runs)
+}

@@ -1,0 +1,200 @@
+package herd
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"cachelab/app/cache"
+)
+
+// Stream is the herd without a barrier: workers that read on their own, each with a pause after each answer, so
+// that the key expires under traffic. It flows in phases; its ledger is of all of them.
+//
+// A round of a stream is one expiry cycle: the reads of the cached value, then the misses, up to the fill. Requests
+// that are still on their way when the first has its value belong to the round that they began in; those that come
+// after it begin the next.
+type Stream struct {
+	Strategy cache.Strategy
+	Key      string
+	Workers  int // at least 1
+	// Think is the pause between two requests of a worker, more than 0; each is spread by half of it to both sides, so that
+	// the workers are not in step.
+	Think time.Duration
+	// Patience is how long the requests on their way may still take when the context of Flow ends.
+	Patience time.Duration
+	Observer Observer
+
+	mu      sync.Mutex // guards all below
+	ledger  Ledger     // of the rounds that are over
+	phase   Phase
+	begun   int           // rounds
+	flowed  time.Duration // in all phases
+	current *cycle        // takes new requests; nil until there is one
+}
+
+// Phase is what one phase of a stream came to.
+type Phase struct {
+	Requests int
+	cache.Counts
+	Elapsed time.Duration // the last answers included
+}
+
+// cycle is a round of a stream on its way.
+type cycle struct {
+	Round
+	ctx       context.Context
+	end       func(RoundSummary)
+	started   time.Time
+	inFlight  int
+	responses []Response
+	steps     int
+}
+
+// A round that took this many steps is followed by the next, also within an expiry cycle: a trace must stay small.
+// The usual round of 20 workers has about 700.
+const (
+	roundSteps     = 1100
+	stepsPerWorker = roundSteps / 50 // of larger herds, which have more than one trace
+)
+
+// Flow lets the workers read for as long as the length says (0: no limit) or until ctx ends, and returns when no
+// request is on its way. The context of requests outlives ctx by the stream's patience: whoever asked gets an
+// answer.
+func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
+	started := time.Now()
+	s.begin()
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	if length > 0 {
+		asking, stop = context.WithTimeout(ctx, length)
+		defer stop()
+	}
+	requests, done := outlive(ctx, s.Patience)
+	defer done()
+
+	var workers sync.WaitGroup
+	for i := range s.Workers {
+		workers.Go(func() {
+			// The first requests are spread over a whole pause.
+			for pause := rand.N(s.Think); sleep(asking, pause); pause = s.Think/2 + rand.N(s.Think) {
+				s.request(requests, i+1)
+			}
+		})
+	}
+	workers.Wait()
+	return s.finish(time.Since(started))
+}
+
+// Ledger returns the ledger of the phases so far. The stream must not flow.
+func (s *Stream) Ledger() Ledger {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.close()
+	s.ledger.InRounds = s.flowed // rounds overlap, and there are gaps between them
+	return s.ledger
+}
+
+func (s *Stream) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = Phase{}
+	if s.ledger.Outcomes == nil {
+		s.ledger = newLedger(s.Workers)
+	}
+}
+
+func (s *Stream) finish(elapsed time.Duration) Phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		s.close(s.current)
+	}
+	s.phase.Elapsed = elapsed
+	s.flowed += elapsed
+	return s.phase
+}
+
+// request is one Get of one worker, in the round of the moment.
+func (s *Stream) request(ctx context.Context, number int) {
+	c := s.join(ctx)
+	s.leave(c, ask(c.ctx, s.Observer, s.Strategy, s.Key, Worker{Round: c.Number, Number: number}, time.Now()))
+}
+
+// join returns the round that a request begins in.
+func (s *Stream) join(ctx context.Context) *cycle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		s.begun++
+		c := &cycle{Round: Round{Number: s.begun, Workers: s.Workers}, started: time.Now()}
+		c.ctx, c.end = s.Observer.Round(ctx, c.Round)
+		s.current = c
+	}
+	s.current.inFlight++
+	return s.current
+}
+
+func (s *Stream) leave(c *cycle, r Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.responses = append(c.responses, r)
+	c.steps += steps(r)
+	c.inFlight--
+	// Who missed and has its value knows that the cycle is over, whoever filled.
+	filled := r.Misses > 0 && r.Err == nil
+	if c == s.current && (filled || c.steps >= max(roundSteps, stepsPerWorker*s.Workers)) {
+		s.current = nil
+	}
+	if c != s.current && c.inFlight == 0 {
+		s.close(c)
+	}
+}
+
+// close ends a round that has all its answers.
+func (s *Stream) close(c *cycle) {
+	if c == s.current {
+		s.current = nil
+	}
+	summary := summarize(c.Round, c.responses, time.Since(c.started))
+	s.ledger.add(c.responses, summary)
+	s.phase.Requests += len(c.responses)
+	s.phase.Counts.Add(summary.Counts)
+	c.end(summary)
+}
+
+// steps is about the number of spans of a request.
+func steps(r Response) int {
+	n := 1 + r.Hits + r.Misses + r.Acquired + r.Held + r.Released + r.Lost + 2*r.BackendCalls
+	if r.Misses > 0 {
+		n += 2
+	}
+	return n
+}
+
+// outlive returns a context that ends when patience has passed after the end of ctx.
+func outlive(ctx context.Context, patience time.Duration) (context.Context, func()) {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if sleep(inner, patience) {
+			cancel(context.Cause(ctx))
+		}
+	})
+	return inner, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// sleep pauses for d, and reports whether ctx is still there.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"cachelab/app/cache"
+	"cachelab/app/events"
+	"cachelab/app/herd"
+)
+
+// Live is the view of a live run: a line for each expiry cycle and each phase, and on a terminal a status line
+// below them. Make one with [Terminal.Live]; Close it before anything else is printed.
+type Live struct {
+	*View
+
+	mu     sync.Mutex // guards all below
+	phases int
+	phase  phase
+}
+
+// phase is the one that goes on, as far as it is seen.
+type phase struct {
+	mode            string
+	started         time.Time
+	length          time.Duration // 0 without an end
+	calls, expiries int
+}
+
+// Live starts a view of a live run. With steps it prints a line for each.
+func (t *Terminal) Live(workers int, steps bool) *Live {
+	l := &Live{View: newView(workers, 0, steps)}
+	if t.tty {
+		l.progress = t.progress()
+		l.bar = l.progress.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
+			decor.Meta(decor.Any(func(decor.Statistics) string { return l.now().mode + " " }), coloured),
+			decor.Any(func(decor.Statistics) string { return l.status() }),
+		))
+	}
+	l.start(t.out)
+	return l
+}
+
+// coloured is red for broken and green for the others.
+func coloured(mode string) string {
+	if strings.HasPrefix(mode, "broken") {
+		return red.Render(mode)
+	}
+	return green.Render(mode)
+}
+
+func (l *Live) now() phase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase
+}
+
+// status is the line that is always there.
+func (l *Live) status() string {
+	p := l.now()
+	clock := time.Since(p.started).Round(time.Second).String()
+	if p.length > 0 {
+		clock += " of " + p.length.String()
+	}
+	line := fmt.Sprintf("%s · %d waiting · %d in flight · %s / %s", clock, l.waiting.Load(), l.inFlight.Load(),
+		count(p.calls, "backend call"), count(p.expiries, "expiry"))
+	if p.expiries > 0 {
+		line += fmt.Sprintf(" = %.1f", float64(p.calls)/float64(p.expiries))
+	}
+	return line
+}
+
+// Phase says that a phase begins. It must end before the next begins.
+func (l *Live) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phases++
+	number := l.phases
+	l.phase = phase{mode: mode, started: time.Now(), length: length}
+	return func(p herd.Phase) { l.lines <- phaseLine(mode, number, p) }
+}
+
+func phaseLine(mode string, number int, p herd.Phase) string {
+	return fmt.Sprintf("phase %d, %s: %s, %s, %s / %s = %.1f", number, mode, seconds(p.Elapsed), count(p.Requests, "request"),
+		count(p.BackendCalls, "backend call"), count(p.Expiries, "expiry"), herd.CallsPerExpiry(p.Counts))
+}
+
+// Tell is an [events.Teller].
+func (l *Live) Tell(e events.Event) {
+	l.mu.Lock()
+	switch {
+	case e.Step == events.Call:
+		l.phase.calls++
+	case e.Step == events.Set && e.Ended:
+		l.phase.expiries++
+	}
+	l.mu.Unlock()
+	l.View.Tell(e)
+}
+
+// Observe returns next, with a line for each round of mode in which something was missed.
+func (l *Live) Observe(mode string, next herd.Observer) herd.Observer {
+	return liveObserver{next, l, mode}
+}
+
+type liveObserver struct {
+	herd.Observer
+	view *Live
+	mode string
+}
+
+func (o liveObserver) Round(ctx context.Context, round herd.Round) (context.Context, func(herd.RoundSummary)) {
+	inner, end := o.Observer.Round(ctx, round)
+	return inner, func(s herd.RoundSummary) {
+		end(s)
+		if s.Misses > 0 || s.Outcomes[cache.Failed] > 0 {
+			o.view.lines <- cycleLine(o.mode, s)
+		}
+	}
+}
+
+// cycleLine is what one round of a stream came to.
+func cycleLine(mode string, s herd.RoundSummary) string {
+	requests := 0
+	for _, n := range s.Outcomes {
+		requests += n
+	}
+	line := fmt.Sprintf("%s %d: %s, %s, %s, %s", mode, s.Number, count(requests, "request"), count(s.BackendCalls, "backend call"),
+		count(s.Expiries, "expiry"), seconds(s.Elapsed))
+	if failed := s.Outcomes[cache.Failed]; failed > 0 {
+		line += ", " + count(failed, "error")
+	}
+	return line
+}

@@ -1,0 +1,76 @@
+package report_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"cachelab/app/cache"
+	"cachelab/app/events"
+	"cachelab/app/herd"
+	"cachelab/app/redisstore"
+	"cachelab/app/report"
+)
+
+func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
+	var screen strings.Builder
+	view := report.PlainTerminal(&screen).Live(20, true)
+	observer := view.Observe("broken", herd.NoObserver{})
+	end := view.Phase("broken", 30*time.Second)
+	round := func(number int, c cache.Counts, outcomes map[cache.Outcome]int) {
+		_, end := observer.Round(context.Background(), herd.Round{Number: number, Workers: 20})
+		end(herd.RoundSummary{Round: herd.Round{Number: number}, Counts: c, Outcomes: outcomes, Elapsed: 3250 * time.Millisecond})
+	}
+	view.Tell(events.Event{Worker: herd.Worker{Round: 1, Number: 7}, Step: events.Call})
+	round(1, cache.Counts{Misses: 16, BackendCalls: 16, Expiries: 1}, map[cache.Outcome]int{cache.Hit: 184, cache.Filled: 15, cache.Failed: 1})
+	round(2, cache.Counts{Hits: 50}, map[cache.Outcome]int{cache.Hit: 50}) // nobody missed: nothing to tell
+	round(3, cache.Counts{}, map[cache.Outcome]int{cache.Failed: 3})       // Redis is away
+	end(herd.Phase{Requests: 253, Counts: cache.Counts{BackendCalls: 16, Expiries: 1}, Elapsed: 30 * time.Second})
+	view.Close()
+	want := `r1 w07 BACKEND CALL
+broken 1: 200 requests, 16 backend calls, 1 expiry, 3.25 s, 1 error
+broken 3: 3 requests, 0 backend calls, 0 expiries, 3.25 s, 3 errors
+phase 1, broken: 30.00 s, 253 requests, 16 backend calls / 1 expiry = 16.0
+`
+	if screen.String() != want {
+		t.Errorf("printed:\n%s\nwant:\n%s", &screen, want)
+	}
+}
+
+func TestCountsOfPhasesAddUpAndStandAsBadlyAsTheWorst(t *testing.T) {
+	add := func(standings ...redisstore.Standing) report.RedisCommands {
+		var sum report.RedisCommands
+		for _, s := range standings {
+			one := report.RedisCommands{}
+			one.Get, one.Set, one.Eval, one.Del = 4, 3, 2, 1
+			sum.Add(one.Commands, s)
+		}
+		return sum
+	}
+	for _, test := range []struct {
+		standings []redisstore.Standing
+		get, del  int
+		want      redisstore.Standing
+	}{
+		{[]redisstore.Standing{"exact", "exact", "exact"}, 12, 3, "exact"},
+		{[]redisstore.Standing{"exact", "shared", "exact"}, 12, 3, "shared"},
+		{[]redisstore.Standing{"exact", "not available", "exact"}, 0, 0, "not available"},
+		{[]redisstore.Standing{"not available", "shared"}, 0, 0, "not available"},
+	} {
+		got := add(test.standings...)
+		if got.Get != test.get || got.Del != test.del || got.Standing != test.want {
+			t.Errorf("%v: got %+v", test.standings, got)
+		}
+	}
+}
+
+func TestTheDashboardsAddressHasTheRunAndItsTime(t *testing.T) {
+	links := report.Links{Grafana: "http://grafana.example/base/"}
+	from := time.UnixMilli(1_700_000_010_000)
+	got := links.Dashboard("a run&more", from, from.Add(3*time.Second))
+	want := "http://grafana.example/base/d/thundering-herd?from=1700000005000&to=1700000018000&var-run=a+run%26more"
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
