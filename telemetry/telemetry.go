@@ -58,6 +58,19 @@ type Options struct {
 	// Spans and Reader, if set, get what the exporters get, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
+	// Recorder, if set, gets the spans too.
+	Recorder *Recorder
+}
+
+// processors are those that need no receiver.
+func (o Options) processors() (all []sdktrace.SpanProcessor) {
+	if o.Spans != nil {
+		all = append(all, o.Spans)
+	}
+	if o.Recorder != nil {
+		all = append(all, o.Recorder)
+	}
+	return all
 }
 
 const (
@@ -87,7 +100,7 @@ type Telemetry struct {
 	metrics   *metricCounter           // nil without export of metrics
 }
 
-// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans and Reader.
+// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Recorder and Reader.
 // The error says what to change; it comes before anything is sent.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)
@@ -114,15 +127,15 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 			metricExporter = nil
 		}
 	}
-	if spanExporter == nil && metricExporter == nil && o.Spans == nil && o.Reader == nil {
+	if spanExporter == nil && metricExporter == nil && o.processors() == nil && o.Reader == nil {
 		return t, nil
 	}
 	about, err := newResource(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if spanExporter != nil || o.Spans != nil {
-		t.startTraces(about, spanExporter, o.Spans)
+	if extra := o.processors(); spanExporter != nil || extra != nil {
+		t.startTraces(about, spanExporter, extra)
 	}
 	if metricExporter != nil || o.Reader != nil {
 		if err := t.startMetrics(about, env, metricExporter, o.Reader); err != nil {
@@ -163,7 +176,7 @@ func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
 	return about, nil
 }
 
-func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra sdktrace.SpanProcessor) {
+func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra []sdktrace.SpanProcessor) {
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
 	if exporter != nil {
 		t.spans = &counter{next: exporter}
@@ -171,8 +184,8 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 			sdktrace.WithMaxExportBatchSize(batchSize), sdktrace.WithBatchTimeout(batchWait))
 		options = append(options, sdktrace.WithSpanProcessor(t.spans), sdktrace.WithSpanProcessor(t.processor))
 	}
-	if extra != nil {
-		options = append(options, sdktrace.WithSpanProcessor(extra))
+	for _, processor := range extra {
+		options = append(options, sdktrace.WithSpanProcessor(processor))
 	}
 	t.tracer = sdktrace.NewTracerProvider(options...)
 	t.TracerProvider = t.tracer

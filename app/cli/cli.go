@@ -127,7 +127,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
 			}
-			return runModes(c.Context(), p, s, modes)
+			return runModes(c.Context(), p, s, name, modes)
 		},
 	}
 	s.register(command.Flags())
@@ -135,12 +135,14 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 }
 
 // runModes makes one run of each mode and reports them.
-func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
+func runModes(ctx context.Context, p Process, s *settings, name string, modes []lab.Mode) (err error) {
 	screen := p.Stdout
 	if s.json == "-" {
 		screen = p.Stderr
 	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
+	s.Record = !s.Quiet || s.report != ""
+	s.Waterfall = !s.Quiet && len(modes) == 1 // compare ends with both
 	terminal := report.NewTerminal(screen, p.Environ)
 	for _, w := range s.warnings() {
 		terminal.Warn(w)
@@ -166,6 +168,13 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 	}
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
+	}
+	if s.report != "" {
+		failed := writePage(s, name, modes, runs, err)
+		if failed == nil {
+			terminal.Notice("report: " + s.report)
+		}
+		err = errors.Join(err, failed)
 	}
 	for _, run := range runs {
 		if err == nil && !run.Verdict.OK {

@@ -81,6 +81,12 @@ func (t *Terminal) Summary(r Run, firstError error) {
 // Links are the addresses of the pages that show a run.
 type Links struct{ Jaeger, Grafana string }
 
+// trace is Jaeger's page of a trace.
+func (l Links) trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
+
+// dashboard is Grafana's page of the lab.
+func (l Links) dashboard() string { return strings.TrimSuffix(l.Grafana, "/") + "/d/thundering-herd" }
+
 // maxLinks is how many rounds are linked to.
 const maxLinks = 10
 
@@ -106,13 +112,13 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s/trace/%s", i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
+		line := fmt.Sprintf("  round %d  %s", i+1, links.trace(ids[0]))
 		if len(ids) > 1 {
 			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
 		}
 		t.println(line)
 	}
-	t.println("  Grafana  " + strings.TrimSuffix(links.Grafana, "/") + "/d/thundering-herd")
+	t.println("  Grafana  " + links.dashboard())
 }
 
 func verdictLine(r Run) string {
@@ -173,8 +179,8 @@ func (c RedisCommands) text() string {
 	return text
 }
 
-// Compare prints two runs side by side.
-func (t *Terminal) Compare(broken, fixed Run) {
+// compareRows are the figures of two runs and their ratio.
+func compareRows(broken, fixed Run) [][]string {
 	ratio := func(a, b float64) string {
 		if b == 0 {
 			return "-"
@@ -187,7 +193,7 @@ func (t *Terminal) Compare(broken, fixed Run) {
 	ms := func(name string, a, b float64) []string {
 		return []string{name, millisecondsText(a), millisecondsText(b), ratio(a, b)}
 	}
-	rows := [][]string{
+	return [][]string{
 		integer("backend calls", broken.BackendCalls, fixed.BackendCalls),
 		integer("expiries", broken.Expiries, fixed.Expiries),
 		{"calls per expiry", fmt.Sprintf("%.1f", broken.CallsPerExpiry), fmt.Sprintf("%.1f", fixed.CallsPerExpiry),
@@ -198,6 +204,10 @@ func (t *Terminal) Compare(broken, fixed Run) {
 		integer("GET", broken.Gets.Hit+broken.Gets.Miss, fixed.Gets.Hit+fixed.Gets.Miss),
 		integer("waited", broken.Outcomes["waited"], fixed.Outcomes["waited"]),
 	}
+}
+
+// Compare prints two runs side by side: a round of each as a waterfall, if recorded, and the table.
+func (t *Terminal) Compare(broken, fixed Run) {
 	style := func(row, column int) lipgloss.Style {
 		cell := lipgloss.NewStyle().Padding(0, 1)
 		if column > 0 {
@@ -211,8 +221,9 @@ func (t *Terminal) Compare(broken, fixed Run) {
 		}
 		return cell
 	}
+	t.Waterfalls(broken, fixed)
 	t.println("")
-	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(rows...).
+	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(compareRows(broken, fixed)...).
 		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
 	t.println(verdictLine(broken))
 	t.println(verdictLine(fixed))
