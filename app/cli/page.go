@@ -55,7 +55,9 @@ func (s *settings) command(name string) string {
 
 // shellQuoted is text as a shell takes it for one word.
 func shellQuoted(text string) string {
-	special := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.,:/%@+=", r) }
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.,:/%@+=", r)
+	}
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 	switch {
 	case strings.ContainsFunc(text, hidden):

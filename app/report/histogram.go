@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bins is how many bars a distribution has.
-const bins = 60
+// bins is how many bars a distribution has, at most.
+const bins = 80
 
 // binning is what the distributions of a page have in common: bins of one width, a round number, from 0.
 type binning struct {

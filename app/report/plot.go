@@ -14,6 +14,7 @@ const (
 	pageRows   = 60 // workers in a waterfall
 	rowHeight  = 12
 	barHeight  = 8
+	lookHeight = 5 // of a command that found nothing
 	waitHeight = 3
 	topMargin  = 18 // for the axis
 	callHeight = 64 // of the plot of calls in flight
@@ -38,6 +39,7 @@ type waterfallView struct {
 	OwnAxis  []mark
 	Lines    []rowView
 	Calls    []rect
+	Done     *done
 	Kinds    []kind
 	LeftOut  string
 	CallText string // the plot of calls in words
@@ -73,6 +75,13 @@ type tie struct {
 	From, To int // pixels from the top
 }
 
+// done is the time that is left on the common scale when everybody has an answer.
+type done struct {
+	X, Width, Middle percent
+	Height           int
+	Text             string
+}
+
 // kind is an entry of the legend.
 type kind struct{ Class, Text string }
 
@@ -82,6 +91,10 @@ func newWaterfallView(r Round, s scale) *waterfallView {
 	v := &waterfallView{
 		Round: r, Zoom: float64(s.total) / float64(r.Elapsed), Height: topMargin + len(rows)*rowHeight,
 		Axis: s.axis(), OwnAxis: own.axis(), LeftOut: r.leftOut(len(rows)),
+	}
+	if rest := s.total - r.Elapsed; rest > s.total/4 {
+		x, width := s.percent(r.Elapsed), s.percent(rest)
+		v.Done = &done{x, width, x + width/2, len(rows) * rowHeight, fmt.Sprintf("done, %s sooner", durationText(rest))}
 	}
 	at := map[int]int{} // the row of each worker
 	for i, row := range rows {
@@ -124,7 +137,7 @@ func kinds() []kind {
 }
 
 func (s scale) axis() (marks []mark) {
-	for at := time.Duration(0); at <= s.total; at += s.tick(5) {
+	for at := time.Duration(0); at <= s.total; at += s.tick(7) {
 		marks = append(marks, mark{s.percent(at), axisText(at)})
 	}
 	return marks
@@ -146,13 +159,16 @@ func (s scale) rects(b Bar, y int) []rect {
 		return []rect{draw("wait", b.Start, b.End, waitHeight)}
 	}
 	class := map[string]string{telemetry.SpanGet: "get", telemetry.SpanLock: "lock", telemetry.SpanSet: "set", telemetry.SpanDel: "del"}[b.Kind]
+	height := float64(barHeight)
 	switch b.Text {
 	case "hit":
 		class += " hit"
 	case "acquired":
 		class += " won"
+	case "miss", "held by another":
+		height = lookHeight
 	}
-	return []rect{draw(class, b.Start, b.End, barHeight)}
+	return []rect{draw(class, b.Start, b.End, height)}
 }
 
 // filledAt is when the winner's fill was over: its SET, or its call if there was none.

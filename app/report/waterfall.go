@@ -18,7 +18,7 @@ const (
 
 // The signs of a waterfall in text, told apart without their colours too.
 const (
-	signCall   = '█'
+	signCall   = '▇'
 	signQueued = '░'
 	signWait   = '─'
 	signPoll   = '•'
