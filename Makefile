@@ -7,7 +7,7 @@ BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare test race soak bench lint fmt clean build
+.PHONY: help broken fixed load compare report pictures browser test race soak bench lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -23,6 +23,16 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
+
+REPORT ?= .bin/report.html
+report: build ## compare, and one HTML page with its pictures; prints where it is
+	@$(BIN) compare --report $(REPORT) $(ARGS)
+
+pictures: build ## draw the pictures of the README anew (needs Chromium, Debian: apt-get install chromium fonts-dejavu)
+	cd app/report/browser && go run . -program ../../../$(BIN) -into ../images
+
+browser: build ## test the HTML page in a headless Chromium (Debian: apt-get install chromium)
+	cd app/report/browser && go vet ./... && go test -count=1 -timeout 5m ./...
 
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"

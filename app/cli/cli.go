@@ -164,6 +164,9 @@ func runModes(ctx context.Context, p Process, s *settings, name string, modes []
 		}
 	}
 	if err == nil && len(modes) == 2 {
+		if !s.Quiet {
+			terminal.Waterfalls(runs...)
+		}
 		terminal.Compare(runs[0], runs[1])
 	}
 	if len(runs) > 0 {

@@ -19,6 +19,7 @@ const (
 	topMargin  = 18 // for the axis
 	callHeight = 64 // of the plot of calls in flight
 	binHeight  = 72 // of the plot of latencies
+	maxSteps   = 400
 )
 
 // percent is a share of the width, as SVG takes it.
@@ -181,15 +182,18 @@ func filledAt(winner Row) (at time.Duration) {
 	return at
 }
 
-// calls draws the backend calls in flight.
+// calls draws the backend calls in flight. Of many changes it shows the most in each of maxSteps stretches of time.
 func (s scale) calls(r Round) (rects []rect, text string) {
-	for i, step := range r.InFlight {
-		if step.N == 0 || i+1 == len(r.InFlight) {
+	steps := r.InFlight
+	if len(steps) > maxSteps {
+		steps = s.coarse(steps)
+	}
+	for i, step := range steps {
+		if step.N == 0 || i+1 == len(steps) {
 			continue
 		}
 		height := callHeight * float64(step.N) / float64(s.peak)
-		end := r.InFlight[i+1].At
-		rects = append(rects, rect{Class: "flight", X: s.percent(step.At), Width: s.percent(end - step.At), Y: callHeight - height, Height: height})
+		rects = append(rects, rect{Class: "flight", X: s.percent(step.At), Width: s.percent(steps[i+1].At - step.At), Y: callHeight - height, Height: height})
 	}
 	text = "no backend call"
 	if last := len(r.InFlight) - 1; last > 0 {
@@ -197,6 +201,21 @@ func (s scale) calls(r Round) (rects []rect, text string) {
 			durationText(r.InFlight[0].At), durationText(r.InFlight[last].At))
 	}
 	return rects, text
+}
+
+func (s scale) coarse(steps []Step) []Step {
+	width := s.total/maxSteps + 1
+	var coarse []Step
+	last := 0 // in flight at the end of the stretch before
+	for i, at := 0, time.Duration(0); i < len(steps); at += width {
+		most := last
+		for ; i < len(steps) && steps[i].At < at+width; i++ {
+			last = steps[i].N
+			most = max(most, last)
+		}
+		coarse = append(coarse, Step{at, most})
+	}
+	return append(coarse, Step{coarse[len(coarse)-1].At + width, 0})
 }
 
 // rowText is one worker in words.

@@ -15,16 +15,17 @@ import (
 // Terminal prints for people. Colours and the live view appear on a terminal only; elsewhere it prints plain
 // lines. NO_COLOR is obeyed.
 type Terminal struct {
-	out io.Writer
-	tty bool
+	out  io.Writer
+	live *os.File // for the live view; nil when it is not a terminal
 }
 
 // NewTerminal returns a terminal that prints to file. The environment is consulted for NO_COLOR, TERM and CI.
 func NewTerminal(file *os.File, environ []string) *Terminal {
-	return &Terminal{
-		out: colorprofile.NewWriter(file, environ),
-		tty: term.IsTerminal(file.Fd()) && !isCI(environ),
+	t := &Terminal{out: colorprofile.NewWriter(file, environ)}
+	if term.IsTerminal(file.Fd()) && !isCI(environ) {
+		t.live = file
 	}
+	return t
 }
 
 // PlainTerminal returns a terminal that prints plain lines to w.
@@ -206,7 +207,7 @@ func compareRows(broken, fixed Run) [][]string {
 	}
 }
 
-// Compare prints two runs side by side: a round of each as a waterfall, if recorded, and the table.
+// Compare prints two runs side by side.
 func (t *Terminal) Compare(broken, fixed Run) {
 	style := func(row, column int) lipgloss.Style {
 		cell := lipgloss.NewStyle().Padding(0, 1)
@@ -221,7 +222,6 @@ func (t *Terminal) Compare(broken, fixed Run) {
 		}
 		return cell
 	}
-	t.Waterfalls(broken, fixed)
 	t.println("")
 	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(compareRows(broken, fixed)...).
 		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -34,6 +35,12 @@ type View struct {
 // lineBuffer is how many lines may wait for a slow terminal before the workers do.
 const lineBuffer = 4096
 
+// The live line: often enough to see a fill of 250 ms, and within 80 columns.
+const (
+	refreshEvery = 60 * time.Millisecond
+	barWidth     = 16
+)
+
 // View starts a view of a run. With steps it prints a line for each.
 func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 	v := &View{
@@ -43,9 +50,10 @@ func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 		lines:  make(chan string, lineBuffer),
 	}
 	out := t.out
-	if t.tty {
-		v.progress = mpb.New(mpb.WithOutput(out), mpb.WithWidth(24), mpb.ForceAutoRefresh())
-		v.bar = v.progress.AddBar(int64(rounds), mpb.BarRemoveOnComplete(),
+	if t.live != nil { // the bar needs the file itself, to move the cursor and to know the width
+		v.progress = mpb.New(mpb.WithOutput(t.live), mpb.WithRefreshRate(refreshEvery))
+		v.bar = v.progress.New(int64(rounds), mpb.BarStyle().Lbound("").Filler("━").Tip("╸").Padding("─").Rbound(""),
+			mpb.BarWidth(barWidth), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(mode+" ")),
 			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return v.status(s.Current) })))
 		out = v.progress
@@ -55,8 +63,8 @@ func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 }
 
 func (v *View) status(round int64) string {
-	return fmt.Sprintf(" %d/%d rounds · %d waiting · %d in flight · %d calls so far", round, v.rounds,
-		v.waiting.Load(), v.inFlight.Load(), v.calls.Load())
+	return fmt.Sprintf(" %d/%d rounds · %d waiting · %d in flight · %s so far", round, v.rounds,
+		v.waiting.Load(), v.inFlight.Load(), count(int(v.calls.Load()), "call"))
 }
 
 // print writes the lines as they come, and flushes whenever there is none.
