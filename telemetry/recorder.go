@@ -72,9 +72,10 @@ func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 		return
 	}
 	id := s.SpanContext().SpanID()
-	keep := whole || r.wanted[id] || partOfFill(s)
+	keep := whole || r.wanted[id] || partOfFill(s) || !s.Parent().IsValid()
 	delete(r.wanted, id)
-	if !keep || len(r.spans) >= maxRecordedSpans {
+	full := len(r.spans) >= maxRecordedSpans && s.Parent().IsValid() // roots are few, and say what the round came to
+	if !keep || full {
 		r.omitted++
 		return
 	}

@@ -44,7 +44,7 @@ func TestTheReportOfACompare(t *testing.T) {
 	out := run(t.Context(), t, env, "compare", "--report", page, "--json", runs, "--key", key, "--ttl", "800ms", "--workers", "20",
 		"--backend-capacity", "5", "--backend-latency", "100ms", "--telemetry", "off")
 	equal(t, "exit code", out.code, cli.ExitOK)
-	contains(t, out.stdout, "report: "+page+"\n", "round 1 of broken: the last answer after ", "round 1 of fixed: the last answer after ")
+	contains(t, out.stdout, "report: "+page+"\n", "round 1 of broken: 20 backend calls, the last answer after ", "round 1 of fixed: 1 backend call, the last answer after ")
 	equal(t, "waterfalls", strings.Count(out.stdout, "backend call   "), 2)
 	text := readFile(t, page)
 

@@ -25,6 +25,12 @@ func (s *spans) add(parent, name string, from, to time.Duration, attributes map[
 	return id
 }
 
+// root ends the round.
+func (s *spans) root(calls int) {
+	s.Spans = append(s.Spans, telemetry.Span{ID: "root", Name: "round", Start: began, End: began.Add(2 * time.Second),
+		Attributes: map[string]any{"backend_calls": int64(calls)}})
+}
+
 func (s *spans) worker(number int, outcome string, answer time.Duration) string {
 	return s.add("root", "worker", 0, answer, map[string]any{"number": int64(number), "outcome": outcome})
 }
@@ -41,6 +47,7 @@ func brokenRound() telemetry.Recording {
 		s.add(miss, "backend call", ms, answer-ms, map[string]any{"queued_ms": float64(queued / ms)})
 		s.add(miss, "SET", answer-ms, answer, map[string]any{"ended_cycle": n == 0})
 	}
+	s.root(20)
 	return s.Recording
 }
 
@@ -85,6 +92,7 @@ func fixedRound() telemetry.Recording {
 			s.add(wait, "GET", at, at+ms, map[string]any{"cache.hit": poll == 4})
 		}
 	}
+	s.root(1)
 	return s.Recording
 }
 

@@ -28,7 +28,8 @@ type Setting struct{ Name, Value, From string }
 var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"ms": durationText,
+	"ms":    durationText,
+	"count": count,
 	"file": func(name string) (string, error) {
 		text, err := pageFiles.ReadFile(name)
 		return string(text), err

@@ -39,7 +39,7 @@ type waterfallView struct {
 	Axis     []mark  // on the common scale
 	OwnAxis  []mark
 	Lines    []rowView
-	Calls    []rect
+	Flight   []rect
 	Done     *done
 	Kinds    []kind
 	LeftOut  string
@@ -125,7 +125,7 @@ func newWaterfallView(r Round, s scale) *waterfallView {
 			v.Kinds = append(v.Kinds, k)
 		}
 	}
-	v.Calls, v.CallText = s.calls(r)
+	v.Flight, v.CallText = s.calls(r)
 	return v
 }
 

@@ -12,6 +12,7 @@ import (
 type Round struct {
 	Number   int // from 1; 0 if there is none
 	Workers  int // of the round
+	Calls    int // backend calls, as the round's span says
 	Rows     []Row
 	InFlight []Step
 	Peak     int           // most backend calls in flight
@@ -58,6 +59,10 @@ func NewRound(r telemetry.Recording) Round {
 	}
 	round := Round{Number: r.Round, Workers: r.Workers, Kept: len(r.Spans), Omitted: r.Omitted}
 	for _, s := range r.Spans {
+		if s.Parent == "" {
+			calls, _ := s.Attributes[string(telemetry.BackendCalls)].(int64)
+			round.Calls = int(calls)
+		}
 		if s.Name == telemetry.SpanWorker {
 			number, _ := s.Attributes[string(telemetry.Number)].(int64)
 			outcome, _ := s.Attributes[string(telemetry.Outcome)].(string)

@@ -11,10 +11,10 @@ import (
 
 func TestARoundIsReadFromItsSpans(t *testing.T) {
 	broken, fixed := report.NewRound(brokenRound()), report.NewRound(fixedRound())
-	if broken.Peak != 20 || broken.Elapsed != 1021*ms || len(broken.Rows) != 20 {
+	if broken.Calls != 20 || broken.Peak != 20 || broken.Elapsed != 1021*ms || len(broken.Rows) != 20 {
 		t.Errorf("broken: peak %d, %v, %d rows", broken.Peak, broken.Elapsed, len(broken.Rows))
 	}
-	if fixed.Peak != 1 || fixed.Elapsed != 295*ms || len(fixed.Rows) != 20 {
+	if fixed.Calls != 1 || fixed.Peak != 1 || fixed.Elapsed != 295*ms || len(fixed.Rows) != 20 {
 		t.Errorf("fixed: peak %d, %v, %d rows", fixed.Peak, fixed.Elapsed, len(fixed.Rows))
 	}
 	if want := []report.Step{{At: 3 * ms, N: 1}, {At: 253 * ms, N: 0}}; !slices.Equal(fixed.InFlight, want) {

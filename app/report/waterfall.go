@@ -109,7 +109,7 @@ func (w textWaterfall) lines() []string {
 	rows := round.sample(textRows)
 	lines := []string{
 		bold.Render(fmt.Sprintf("round %d of ", round.Number)) + w.accent.Bold(true).Render(w.run.Mode) +
-			fmt.Sprintf(": the last answer after %s", durationText(round.Elapsed)),
+			fmt.Sprintf(": %s, the last answer after %s", count(round.Calls, "backend call"), durationText(round.Elapsed)),
 		faint.Render(w.axis()),
 	}
 	for _, row := range rows {

@@ -53,7 +53,7 @@ func draw(ctx context.Context, program, into string) (err error) {
 	ctx, cancel := startBrowser(ctx, filepath.Join(dir, "profile"))
 	defer cancel()
 	// A picture cannot be pointed at.
-	const still = `document.head.insertAdjacentHTML("beforeend", "<style>.detail, details { display: none }</style>")`
+	const still = `document.head.insertAdjacentHTML("beforeend", "<style>.detail, details { display: none } .legend { margin: .9rem 0 0 }</style>")`
 	for _, theme := range []string{"light", "dark"} {
 		if err := open(ctx, page, 1180, 900, 1.5, theme); err != nil {
 			return err
