@@ -125,13 +125,14 @@ func TestTheReportOfAnInterruptedRun(t *testing.T) {
 		{"compare", "Ended early, with 1 of 2 runs made: in round 1: context canceled"},
 	} {
 		t.Run(test.command, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			page := filepath.Join(t.TempDir(), "report.html")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			timer := time.AfterFunc(time.Second, cancel) // in the first backend call, which takes 5 s
+			timer := time.AfterFunc(2*time.Second, cancel) // in the first backend calls, which take 10 s
 			defer timer.Stop()
-			out := run(ctx, t, nil, test.command, "--redis", server.URL(), "--telemetry", "off", "--quiet", "--report", page, "--backend-latency", "5s",
+			out := run(ctx, t, nil, test.command, "--redis", server.URL(), "--telemetry", "off", "--quiet", "--report", page, "--backend-latency", "10s",
 				"--backend-jitter", "0")
 			equal(t, "exit code", out.code, cli.ExitFailed)
 			contains(t, out.stdout, "report: "+page)
@@ -161,7 +162,7 @@ func TestTheLiveLineOnATerminal(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	command := exec.CommandContext(t.Context(), script, "-qec",
-		"stty cols 80 rows 24; "+binary+" fixed --redis embedded --telemetry off --quiet --rounds 2 --ttl 300ms --backend-latency 400ms", "/dev/null")
+		"stty cols 80 rows 24; "+binary+" fixed --redis embedded --telemetry off --quiet --rounds 2 --ttl 300ms --backend-latency 800ms", "/dev/null")
 	command.Env = []string{"TERM=xterm-256color", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out, err := command.Output()
 	if err != nil {
