@@ -196,7 +196,7 @@ func TestThePageIsBounded(t *testing.T) {
 	if len(text) > 300_000 {
 		t.Errorf("%d bytes", len(text))
 	}
-	has(t, text, "Drawn: 60 of 10000 workers; of the round&#39;s spans 18000 were kept, 12345 not.", "and 990 more in the JSON", "calls in flight: 6000 at most")
+	has(t, text, "Drawn: 60 of 10000 workers; of the round&#39;s spans 18000 were kept, 12345 not.", "and 990 more in the JSON", "calls in flight: 6000 at most, of those recorded", "the last recorded answer after")
 	if n := strings.Count(text, `class="row"`); n != 120 {
 		t.Errorf("%d rows, want 60 for each run", n)
 	}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/vbauerster/cupwriter"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
@@ -50,8 +52,10 @@ func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 		lines:  make(chan string, lineBuffer),
 	}
 	out := t.out
-	if t.live != nil { // the bar needs the file itself, to move the cursor and to know the width
-		v.progress = mpb.New(mpb.WithOutput(t.live), mpb.WithRefreshRate(refreshEvery))
+	if t.live != nil {
+		screen := cupwriter.New(atLineStart{t.live}, false)
+		screen.SetTermFd(int(t.live.Fd()))
+		v.progress = mpb.New(mpb.WithConsoleWriter(screen), mpb.WithRefreshRate(refreshEvery))
 		v.bar = v.progress.New(int64(rounds), mpb.BarStyle().Lbound("").Filler("━").Tip("╸").Padding("─").Rbound(""),
 			mpb.BarWidth(barWidth), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(mode+" ")),
@@ -60,6 +64,14 @@ func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 	}
 	v.done.Go(func() { v.print(out) })
 	return v
+}
+
+// atLineStart writes each frame from the first column on, wherever the terminal's echo of ^C has left the cursor.
+type atLineStart struct{ *os.File }
+
+func (f atLineStart) Write(frame []byte) (int, error) {
+	n, err := f.File.Write(append([]byte{'\r'}, frame...))
+	return max(0, n-1), err
 }
 
 func (v *View) status(round int64) string {

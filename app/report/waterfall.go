@@ -109,7 +109,7 @@ func (w textWaterfall) lines() []string {
 	rows := round.sample(textRows)
 	lines := []string{
 		bold.Render(fmt.Sprintf("round %d of ", round.Number)) + w.accent.Bold(true).Render(w.run.Mode) +
-			fmt.Sprintf(": %s, the last answer after %s", count(round.Calls, "backend call"), durationText(round.Elapsed)),
+			fmt.Sprintf(": %s, %s after %s", count(round.Calls, "backend call"), round.Last(), durationText(round.Elapsed)),
 		faint.Render(w.axis()),
 	}
 	for _, row := range rows {
@@ -203,6 +203,14 @@ func (w textWaterfall) legend(rows []Row) string {
 
 func durationText(d time.Duration) string {
 	return millisecondsText(float64(d.Microseconds()) / 1000)
+}
+
+// Last is what came at the end, as far as it was recorded.
+func (r Round) Last() string {
+	if r.Omitted > 0 {
+		return "the last recorded answer"
+	}
+	return "the last answer"
 }
 
 // leftOut says what a picture with that many rows does not show.
