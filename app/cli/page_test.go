@@ -175,3 +175,16 @@ func TestTheLiveLineOnATerminal(t *testing.T) {
 		t.Error("the live line is cut at 80 columns")
 	}
 }
+
+func TestReadmePicturesAreThereAndSmall(t *testing.T) {
+	pictures := regexp.MustCompile(`(?:src|srcset|href)="([^"]+\.png)"`).FindAllStringSubmatch(readme(t), -1)
+	if len(pictures) < 3 {
+		t.Fatalf("found %d pictures", len(pictures))
+	}
+	for _, picture := range pictures {
+		about, err := os.Stat(filepath.Join(top, picture[1]))
+		if err != nil || about.Size() > 150_000 {
+			t.Errorf("%s: %v, %v", picture[1], about, err)
+		}
+	}
+}
