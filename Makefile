@@ -20,7 +20,7 @@ export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare live drills up down verify dashboards test race soak bench e2e lint fmt clean build
+.PHONY: help broken fixed load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -36,6 +36,10 @@ load: build ## fixed with 500 workers and 10 rounds, quiet
 
 compare: build ## broken, then fixed, side by side
 	@$(BIN) compare $(ARGS)
+
+REPORT ?= .bin/report.html
+report: build ## compare, and one HTML page with its pictures; prints where it is
+	@$(BIN) compare --report $(REPORT) $(ARGS)
 
 live: build ## both in turn on a key that expires under traffic, until Ctrl-C
 	@$(BIN) live $(ARGS)
@@ -59,6 +63,12 @@ verify: build ## hold the newest run against what Jaeger and Prometheus have sto
 
 dashboards: ## write grafana/dashboards, which make up shows
 	go run ./grafana grafana/dashboards
+
+pictures: build ## draw the pictures of the README anew (needs Chromium, Debian: apt-get install chromium fonts-dejavu)
+	cd app/report/browser && go run . -program ../../../$(BIN) -into ../images
+
+browser: build ## test the HTML page in a headless Chromium (Debian: apt-get install chromium)
+	cd app/report/browser && go vet ./... && go test -count=1 -timeout 5m ./...
 
 test: ## the tests; those on a real Redis need redis-server
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"

@@ -15,14 +15,14 @@ func (t *Telemetry) Branch(ctx context.Context) (*Telemetry, error) {
 		return b, nil
 	}
 	if t.spans == nil {
-		b.startTraces(t.about, nil, t.options.Spans)
+		b.startTraces(t.about, nil, t.options.processors())
 		return b, nil
 	}
 	exporter, _, err := newSpanExporter(ctx, t.options.Lookup, t.options.Console)
 	if err != nil {
 		return nil, err
 	}
-	b.startTraces(t.about, exporter, t.options.Spans)
+	b.startTraces(t.about, exporter, t.options.processors())
 	return b, nil
 }
 

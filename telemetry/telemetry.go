@@ -58,6 +58,19 @@ type Options struct {
 	// Spans and Reader, if set, get what the exporters get, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
+	// Recorder, if set, gets the spans too.
+	Recorder *Recorder
+}
+
+// processors are those that need no receiver.
+func (o Options) processors() (all []sdktrace.SpanProcessor) {
+	if o.Spans != nil {
+		all = append(all, o.Spans)
+	}
+	if o.Recorder != nil {
+		all = append(all, o.Recorder)
+	}
+	return all
 }
 
 const (
@@ -90,7 +103,7 @@ type Telemetry struct {
 	branch    bool                     // the meter is another's
 }
 
-// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans and Reader.
+// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Recorder and Reader.
 // The error says what to change; it comes before anything is sent.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)
@@ -99,14 +112,14 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spanExporter == nil && metricExporter == nil && o.Spans == nil && o.Reader == nil {
+	if spanExporter == nil && metricExporter == nil && o.processors() == nil && o.Reader == nil {
 		return t, nil
 	}
 	if t.about, err = newResource(ctx, o); err != nil {
 		return nil, err
 	}
-	if spanExporter != nil || o.Spans != nil {
-		t.startTraces(t.about, spanExporter, o.Spans)
+	if extra := o.processors(); spanExporter != nil || extra != nil {
+		t.startTraces(t.about, spanExporter, extra)
 	}
 	if metricExporter != nil || o.Reader != nil {
 		if err := t.startMetrics(t.about, env, metricExporter, o.Reader); err != nil {
@@ -168,7 +181,7 @@ func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
 	return about, nil
 }
 
-func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra sdktrace.SpanProcessor) {
+func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra []sdktrace.SpanProcessor) {
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
 	if exporter != nil {
 		t.spans = &counter{next: exporter}
@@ -176,8 +189,8 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 			sdktrace.WithMaxExportBatchSize(batchSize), sdktrace.WithBatchTimeout(batchWait))
 		options = append(options, sdktrace.WithSpanProcessor(t.spans), sdktrace.WithSpanProcessor(t.processor))
 	}
-	if extra != nil {
-		options = append(options, sdktrace.WithSpanProcessor(extra))
+	for _, processor := range extra {
+		options = append(options, sdktrace.WithSpanProcessor(processor))
 	}
 	t.tracer = sdktrace.NewTracerProvider(options...)
 	t.TracerProvider = t.tracer

@@ -129,7 +129,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
 			}
-			return runModes(c.Context(), p, s, modes)
+			return runModes(c.Context(), p, s, c.CommandPath(), modes)
 		},
 	}
 	s.register(command.Flags())
@@ -165,7 +165,9 @@ func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.
 }
 
 // runModes makes one run of each mode and reports them.
-func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (err error) {
+func runModes(ctx context.Context, p Process, s *settings, command string, modes []lab.Mode) (err error) {
+	s.Record = !s.Quiet || s.report != ""
+	s.Waterfall = !s.Quiet && len(modes) == 1 // compare ends with both
 	l, terminal, err := open(ctx, p, s, s.warnings())
 	if err != nil {
 		return err
@@ -183,10 +185,20 @@ func runModes(ctx context.Context, p Process, s *settings, modes []lab.Mode) (er
 		}
 	}
 	if err == nil && len(modes) == 2 {
+		if !s.Quiet {
+			terminal.Waterfalls(runs...)
+		}
 		terminal.Compare(runs[0], runs[1])
 	}
 	if len(runs) > 0 {
 		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
+	}
+	if s.report != "" {
+		failed := writePage(s, command, modes, runs, err)
+		if failed == nil {
+			terminal.Notice("report: " + s.report)
+		}
+		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func drillDefaults(d drill.Drill) defaults {
 }
 
 // sharedByDrills are the flags of "drill all": those that change no drill.
-var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "quiet"}
+var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "quiet"}
 
 func newAllDrillsCommand(p Process) *cobra.Command {
 	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})

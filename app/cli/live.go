@@ -20,9 +20,8 @@ type liveSettings struct {
 }
 
 func newLiveSettings() *liveSettings {
-	s := &liveSettings{settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true"})}
-	// The key expires by itself, as often as it does.
-	s.all = slices.DeleteFunc(s.all, func(one *setting) bool { return one.name == "rounds" })
+	// No rounds: the key expires by itself, as often as it does. No report: it is of one round.
+	s := &liveSettings{settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true", fixed: []string{"rounds", "report"}})}
 	add(s.settings, "mode", "both", "both (broken and fixed in turn), broken or fixed", &s.plan.Modes, liveModes)
 	add(s.settings, "each", "30s", "length of a phase, after which the mode changes", &s.plan.Each, duration(100*time.Millisecond))
 	add(s.settings, "for", "", "length of the run (default: until Ctrl-C)", &s.plan.For, optional(duration(100*time.Millisecond)))

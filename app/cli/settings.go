@@ -25,7 +25,7 @@ type settings struct {
 	all []*setting
 
 	lab.Config
-	json string
+	json, report string
 }
 
 // setting is one of them. It implements [pflag.Value], and takes any text.
@@ -98,6 +98,7 @@ func newSettings(d defaults) *settings {
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
+	add(s, "report", "", "write the run as one HTML page with its pictures to FILE", &s.report, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
 	for _, one := range s.all {
 		if value, ok := d.others[one.name]; ok {
@@ -155,10 +156,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 	if s.WaitTimeout == 0 {
 		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second
 	}
-	if err := s.checkJSON(); err != nil {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, s.checkFiles())...)
 }
 
 func (one *setting) shown() string {
@@ -168,14 +166,31 @@ func (one *setting) shown() string {
 	return one.text
 }
 
-// checkJSON finds out now, not after the run, whether the file can be written.
-func (s *settings) checkJSON() error {
-	if s.json == "" || s.json == "-" {
+// checkFiles finds out now, not after the run, whether the files can be written.
+func (s *settings) checkFiles() error {
+	var errs []error
+	if s.json != "-" {
+		errs = append(errs, checkFile("--json", s.json))
+	}
+	switch {
+	case s.report == "-":
+		errs = append(errs, errors.New(`--report "-": want the name of a file`))
+	case s.report != "" && s.report == s.json:
+		errs = append(errs, fmt.Errorf("--report %q: --json writes to the same file", s.report))
+	default:
+		errs = append(errs, checkFile("--report", s.report))
+	}
+	return errors.Join(errs...)
+}
+
+// checkFile opens the file for writing and leaves what is in it.
+func checkFile(flag, name string) error {
+	if name == "" {
 		return nil
 	}
-	file, err := os.OpenFile(s.json, os.O_WRONLY|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
-		return fmt.Errorf("--json %q: %w", s.json, err)
+		return fmt.Errorf("%s %q: %w", flag, name, err)
 	}
 	return file.Close()
 }

@@ -53,6 +53,9 @@ func CallsPerExpiry(c cache.Counts) float64 {
 	return float64(c.BackendCalls) / float64(c.Expiries)
 }
 
+// Latencies returns the latency of each request in ascending order. The slice is the ledger's own: only read it.
+func (l *Ledger) Latencies() []time.Duration { return l.latencies }
+
 func newLedger(workers int) Ledger {
 	return Ledger{Workers: workers, Outcomes: map[cache.Outcome]int{}}
 }

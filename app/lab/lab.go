@@ -50,6 +50,8 @@ type Config struct {
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
+	// Record keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
+	Record, Waterfall bool
 }
 
 // Lab holds what runs have in common: the Redis to use. Make one with [Open], and Close it.
@@ -115,6 +117,9 @@ func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
 	r.facts.Err = err
 	result := report.NewRun(ledger, r.facts)
 	if ledger.Rounds > 0 {
+		if l.config.Waterfall {
+			l.terminal.Waterfalls(result)
+		}
 		l.terminal.Summary(result, ledger.FirstError)
 		l.terminal.Delivery(result, r.undelivered, l.config.Links)
 		r.record(result, ledger)
@@ -137,9 +142,13 @@ type run struct {
 
 // do sets up what a run needs, runs the rounds, and closes it all in reverse.
 func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
+	var recorder *telemetry.Recorder
+	if r.config.Record {
+		recorder = telemetry.NewRecorder()
+	}
 	observed, err := telemetry.Start(ctx, telemetry.Options{
 		Switch: r.config.Telemetry, Run: r.id, Version: r.config.Version, Lookup: r.config.LookupEnv, Console: r.config.Console,
-		Spans: r.config.Spans, Reader: r.config.Reader,
+		Spans: r.config.Spans, Reader: r.config.Reader, Recorder: recorder,
 	})
 	if err != nil {
 		return ledger, err
@@ -202,6 +211,9 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	r.facts.BackendPeak = service.Stats().Peak
 	r.facts.TraceIDs = bridge.TraceIDs()
 	r.links = bridge.Links()
+	if recorder != nil {
+		r.facts.Round = report.NewRound(recorder.Recording())
+	}
 	// Interrupted or not, what Redis counted is worth having.
 	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

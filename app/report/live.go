@@ -36,7 +36,7 @@ type phase struct {
 // Live starts a view of a live run. With steps it prints a line for each.
 func (t *Terminal) Live(workers int, steps bool) *Live {
 	l := &Live{View: newView(workers, 0, steps)}
-	if t.tty {
+	if t.live != nil {
 		l.progress = t.progress()
 		l.bar = l.progress.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
 			decor.Meta(decor.Any(func(decor.Statistics) string { return l.now().mode + " " }), coloured),

@@ -1,4 +1,4 @@
-// Package report shows what the ledger holds: on the terminal and as JSON.
+// Package report shows what the ledger holds: on the terminal, as JSON and as an HTML page.
 package report
 
 import (
@@ -50,6 +50,10 @@ type Run struct {
 	Overhead float64      `json:"overhead_s"`      // wall time minus the rounds and the waits for expiry
 	Started  time.Time    `json:"started"`
 	Duration float64      `json:"duration_s"`
+
+	// For the pictures: the recorded round, and the latency of each request in ascending order.
+	Round     Round           `json:"-"`
+	Latencies []time.Duration `json:"-"`
 }
 
 // Gets are the replies to GET.
@@ -106,6 +110,7 @@ type Facts struct {
 	TraceIDs        [][]string
 	Verdict         herd.Verdict
 	Err             error // why the run ended early
+	Round           Round // recorded, if pictures are wanted
 	Started         time.Time
 	Duration        time.Duration
 }
@@ -135,6 +140,8 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		Overhead:       (f.Duration - l.InRounds - l.Expiring).Seconds(),
 		Started:        f.Started,
 		Duration:       f.Duration.Seconds(),
+		Round:          f.Round,
+		Latencies:      l.Latencies(),
 	}
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]

@@ -15,18 +15,17 @@ import (
 // Terminal prints for people. Colours and the live view appear on a terminal only; elsewhere it prints plain
 // lines. NO_COLOR is obeyed.
 type Terminal struct {
-	out io.Writer
-	tty bool
-	fd  uintptr // of the terminal, if it is one
+	out  io.Writer
+	live *os.File // for the live view; nil when it is not a terminal
 }
 
 // NewTerminal returns a terminal that prints to file. The environment is consulted for NO_COLOR, TERM and CI.
 func NewTerminal(file *os.File, environ []string) *Terminal {
-	return &Terminal{
-		out: colorprofile.NewWriter(file, environ),
-		tty: term.IsTerminal(file.Fd()) && !isCI(environ),
-		fd:  file.Fd(),
+	t := &Terminal{out: colorprofile.NewWriter(file, environ)}
+	if term.IsTerminal(file.Fd()) && !isCI(environ) {
+		t.live = file
 	}
+	return t
 }
 
 // PlainTerminal returns a terminal that prints plain lines to w.
@@ -87,6 +86,12 @@ func (t *Terminal) Summary(r Run, firstError error) {
 // Links are the addresses of the pages that show a run.
 type Links struct{ Jaeger, Grafana string }
 
+// trace is Jaeger's page of a trace.
+func (l Links) trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
+
+// dashboard is Grafana's page of the lab.
+func (l Links) dashboard() string { return strings.TrimSuffix(l.Grafana, "/") + "/d/thundering-herd" }
+
 // maxLinks is how many rounds are linked to.
 const maxLinks = 10
 
@@ -117,13 +122,13 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s/trace/%s", first+i+1, strings.TrimSuffix(links.Jaeger, "/"), ids[0])
+		line := fmt.Sprintf("  round %d  %s", first+i+1, links.trace(ids[0]))
 		if len(ids) > 1 {
 			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
 		}
 		t.println(line)
 	}
-	t.println("  Grafana  " + strings.TrimSuffix(links.Grafana, "/") + "/d/thundering-herd")
+	t.println("  Grafana  " + links.dashboard())
 }
 
 // Undelivered prints what telemetry could not deliver.
@@ -195,8 +200,8 @@ func (c RedisCommands) text() string {
 	return text
 }
 
-// Compare prints two runs side by side.
-func (t *Terminal) Compare(broken, fixed Run) {
+// compareRows are the figures of two runs and their ratio.
+func compareRows(broken, fixed Run) [][]string {
 	ratio := func(a, b float64) string {
 		if b == 0 {
 			return "-"
@@ -209,7 +214,7 @@ func (t *Terminal) Compare(broken, fixed Run) {
 	ms := func(name string, a, b float64) []string {
 		return []string{name, millisecondsText(a), millisecondsText(b), ratio(a, b)}
 	}
-	rows := [][]string{
+	return [][]string{
 		integer("backend calls", broken.BackendCalls, fixed.BackendCalls),
 		integer("expiries", broken.Expiries, fixed.Expiries),
 		{"calls per expiry", fmt.Sprintf("%.1f", broken.CallsPerExpiry), fmt.Sprintf("%.1f", fixed.CallsPerExpiry),
@@ -220,6 +225,10 @@ func (t *Terminal) Compare(broken, fixed Run) {
 		integer("GET", broken.Gets.Hit+broken.Gets.Miss, fixed.Gets.Hit+fixed.Gets.Miss),
 		integer("waited", broken.Outcomes["waited"], fixed.Outcomes["waited"]),
 	}
+}
+
+// Compare prints two runs side by side.
+func (t *Terminal) Compare(broken, fixed Run) {
 	style := func(row, column int) lipgloss.Style {
 		cell := lipgloss.NewStyle().Padding(0, 1)
 		if column > 0 {
@@ -234,7 +243,7 @@ func (t *Terminal) Compare(broken, fixed Run) {
 		return cell
 	}
 	t.println("")
-	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(rows...).
+	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(compareRows(broken, fixed)...).
 		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
 	t.println(verdictLine(broken))
 	t.println(verdictLine(fixed))

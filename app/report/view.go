@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vbauerster/cupwriter"
 	"github.com/vbauerster/mpb/v8"
@@ -35,12 +37,19 @@ type View struct {
 // lineBuffer is how many lines may wait for a slow terminal before the workers do.
 const lineBuffer = 4096
 
+// The live line: often enough to see a fill of 250 ms, and within 80 columns.
+const (
+	refreshEvery = 60 * time.Millisecond
+	barWidth     = 16
+)
+
 // View starts a view of a run. With steps it prints a line for each.
 func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 	v := newView(workers, rounds, steps)
-	if t.tty {
+	if t.live != nil {
 		v.progress = t.progress()
-		v.bar = v.progress.AddBar(int64(rounds), mpb.BarRemoveOnComplete(), mpb.BarWidth(24),
+		v.bar = v.progress.New(int64(rounds), mpb.BarStyle().Lbound("").Filler("━").Tip("╸").Padding("─").Rbound(""),
+			mpb.BarWidth(barWidth), mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(mode+" ")),
 			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string { return v.status(s.Current) })))
 	}
@@ -50,9 +59,9 @@ func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
 
 // progress draws live lines in place. Its output wraps the terminal, so it must be told which one that is.
 func (t *Terminal) progress() *mpb.Progress {
-	w := cupwriter.New(t.out, false)
-	w.SetTermFd(int(t.fd))
-	return mpb.New(mpb.WithConsoleWriter(w))
+	screen := cupwriter.New(atLineStart{t.live}, false)
+	screen.SetTermFd(int(t.live.Fd()))
+	return mpb.New(mpb.WithConsoleWriter(screen), mpb.WithRefreshRate(refreshEvery))
 }
 
 func newView(workers, rounds int, steps bool) *View {
@@ -72,9 +81,17 @@ func (v *View) start(out io.Writer) {
 	v.done.Go(func() { v.print(out) })
 }
 
+// atLineStart writes each frame from the first column on, wherever the terminal's echo of ^C has left the cursor.
+type atLineStart struct{ *os.File }
+
+func (f atLineStart) Write(frame []byte) (int, error) {
+	n, err := f.File.Write(append([]byte{'\r'}, frame...))
+	return max(0, n-1), err
+}
+
 func (v *View) status(round int64) string {
-	return fmt.Sprintf(" %d/%d rounds · %d waiting · %d in flight · %d calls so far", round, v.rounds,
-		v.waiting.Load(), v.inFlight.Load(), v.calls.Load())
+	return fmt.Sprintf(" %d/%d rounds · %d waiting · %d in flight · %s so far", round, v.rounds,
+		v.waiting.Load(), v.inFlight.Load(), count(int(v.calls.Load()), "call"))
 }
 
 // print writes the lines as they come, and flushes whenever there is none.

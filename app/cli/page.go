@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"cachelab/app/lab"
+	"cachelab/app/report"
+)
+
+// writePage writes the HTML report of what there is. The error, if any, is why it is not all.
+func writePage(s *settings, command string, modes []lab.Mode, runs []report.Run, early error) (err error) {
+	page := report.Page{
+		Command: s.command(command), Settings: s.list(), Runs: runs, Planned: len(modes), Links: s.Links,
+		Version: s.Version, Made: time.Now(),
+	}
+	if early != nil {
+		page.Error = early.Error()
+	}
+	file, err := os.Create(s.report)
+	if err != nil {
+		return fmt.Errorf("write the HTML report: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return report.WriteHTML(file, page)
+}
+
+// list is what the run was made with. A default that is computed is shown with its value.
+func (s *settings) list() (all []report.Setting) {
+	for _, one := range s.all {
+		if one.fixed {
+			continue
+		}
+		shown := report.Setting{Name: one.name, Value: one.shown(), From: one.from}
+		if one.name == "wait-timeout" {
+			shown.Value = s.WaitTimeout.String()
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+// command is the command line that makes the same run again, whether flags or variables said so; without passwords.
+func (s *settings) command(path string) string {
+	words := []string{path}
+	for _, one := range s.all {
+		if one.from != "default" {
+			words = append(words, "--"+one.name+"="+shellQuoted(one.shown()))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// shellQuoted is text as a shell takes it for one word.
+func shellQuoted(text string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.,:/%@+=", r)
+	}
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+	switch {
+	case strings.ContainsFunc(text, hidden):
+		// In the form that bash and zsh read.
+		quoted := strconv.Quote(text)
+		return "$'" + strings.ReplaceAll(quoted[1:len(quoted)-1], "'", `\'`) + "'"
+	case text == "" || strings.ContainsFunc(text, special):
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return text
+}

@@ -1,0 +1,73 @@
+package report_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"cachelab/app/report"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("not as in %s (go test ./app/report -update writes it anew). Got:\n%s", file, got)
+	}
+}
+
+// printed is what a plain terminal gets.
+func printed(print func(*report.Terminal)) string {
+	var screen strings.Builder
+	print(report.PlainTerminal(&screen))
+	return screen.String()
+}
+
+func TestWhatIsPrinted(t *testing.T) {
+	interrupted := fixedRun()
+	interrupted.Error, interrupted.Verdict.OK = "in round 1: context canceled", false
+	interrupted.StoreErrors, interrupted.BackendErrors, interrupted.Lock.Timeouts = 2, 1, 3
+	interrupted.RedisCommands.Standing = "shared"
+	for name, print := range map[string]func(*report.Terminal){
+		"summary-broken":      func(t *report.Terminal) { t.Summary(brokenRun(), nil) },
+		"summary-fixed":       func(t *report.Terminal) { t.Summary(fixedRun(), nil) },
+		"summary-interrupted": func(t *report.Terminal) { t.Summary(interrupted, errors.New("GET: connection refused")) },
+		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(brokenRun()) },
+		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(fixedRun()) },
+		"compare":             func(t *report.Terminal) { t.Waterfalls(brokenRun(), fixedRun()); t.Compare(brokenRun(), fixedRun()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := printed(print)
+			golden(t, name, text)
+			if strings.Contains(text, "\x1b") {
+				t.Error("escape codes, although it is no terminal")
+			}
+			for line := range strings.Lines(text) {
+				if n := utf8.RuneCountInString(strings.TrimSpace(line)); strings.HasPrefix(name, "waterfall") && n > 80 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+		})
+	}
+}
+
+func TestAWaterfallWithoutARoundPrintsNothing(t *testing.T) {
+	if got := printed(func(t *report.Terminal) { t.Waterfalls(report.Run{Mode: "fixed"}) }); got != "" {
+		t.Errorf("got %q", got)
+	}
+}

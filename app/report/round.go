@@ -1,0 +1,224 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"cachelab/telemetry"
+)
+
+// Round is one round as the pictures show it, made from its spans. All times are from the first worker's start.
+type Round struct {
+	Number   int // from 1; 0 if there is none
+	Workers  int // of the round
+	Calls    int // backend calls, as the round's span says
+	Rows     []Row
+	InFlight []Step
+	Peak     int           // most backend calls in flight
+	Elapsed  time.Duration // to the last answer
+	Kept     int           // spans that were recorded
+	Omitted  int           // spans that were not
+}
+
+// Row is one worker.
+type Row struct {
+	Worker   int
+	Outcome  string
+	Start    time.Duration
+	Answer   time.Duration // when it was answered
+	Bars     []Bar         // a longer one before those that lie on it
+	Winner   bool          // held the fill lock and called the backend
+	WaitsFor []int         // the winners, as its links say; 0 for one that is not recorded
+	Polls    int
+	Failed   bool
+}
+
+// Bar is one span of a worker.
+type Bar struct {
+	Kind       string // the span's name
+	Start, End time.Duration
+	Queued     time.Duration // of a backend call: waited for capacity first
+	Text       string        // what the span says of itself
+}
+
+// Step is how many backend calls are in flight from a time on.
+type Step struct {
+	At time.Duration
+	N  int
+}
+
+// NewRound reads a recording.
+func NewRound(r telemetry.Recording) Round {
+	b := roundBuilder{spans: map[string]telemetry.Span{}, rows: map[string]*Row{}}
+	for _, s := range r.Spans {
+		b.spans[s.ID] = s
+		if s.Name == telemetry.SpanWorker && (b.zero.IsZero() || s.Start.Before(b.zero)) {
+			b.zero = s.Start
+		}
+	}
+	round := Round{Number: r.Round, Workers: r.Workers, Kept: len(r.Spans), Omitted: r.Omitted}
+	for _, s := range r.Spans {
+		if s.Parent == "" {
+			calls, _ := s.Attributes[string(telemetry.BackendCalls)].(int64)
+			round.Calls = int(calls)
+		}
+		if s.Name == telemetry.SpanWorker {
+			number, _ := s.Attributes[string(telemetry.Number)].(int64)
+			outcome, _ := s.Attributes[string(telemetry.Outcome)].(string)
+			b.rows[s.ID] = &Row{Worker: int(number), Outcome: outcome, Failed: s.Failed, Start: b.at(s.Start), Answer: b.at(s.End)}
+			round.Elapsed = max(round.Elapsed, b.at(s.End))
+		}
+	}
+	for _, s := range r.Spans {
+		b.add(s)
+	}
+	for _, row := range b.rows {
+		row.Winner = row.Winner && slices.ContainsFunc(row.Bars, func(bar Bar) bool { return bar.Kind == telemetry.SpanBackendCall })
+		slices.SortFunc(row.Bars, func(x, y Bar) int {
+			return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(y.End, x.End))
+		})
+		round.Rows = append(round.Rows, *row)
+	}
+	slices.SortFunc(round.Rows, func(x, y Row) int {
+		return cmp.Or(first(x.Winner, y.Winner), cmp.Compare(x.Answer, y.Answer), cmp.Compare(x.Worker, y.Worker))
+	})
+	round.InFlight, round.Peak = inFlight(round.Rows)
+	return round
+}
+
+// first puts x first if only x is true.
+func first(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return -1
+	}
+	return 1
+}
+
+// roundBuilder finds the worker of each span.
+type roundBuilder struct {
+	zero  time.Time
+	spans map[string]telemetry.Span
+	rows  map[string]*Row // by the worker's span
+}
+
+func (b *roundBuilder) at(t time.Time) time.Duration { return t.Sub(b.zero) }
+
+// rowOf climbs to the worker; nil if its span was not recorded.
+func (b *roundBuilder) rowOf(id string) *Row {
+	for id != "" {
+		if row := b.rows[id]; row != nil {
+			return row
+		}
+		id = b.spans[id].Parent
+	}
+	return nil
+}
+
+// add adds a span to its worker's row. Round, worker and MISS are the row itself, and no bars on it.
+func (b *roundBuilder) add(s telemetry.Span) {
+	row := b.rowOf(s.Parent)
+	if row == nil || s.Name == telemetry.SpanMiss {
+		return
+	}
+	bar := Bar{Kind: s.Name, Start: b.at(s.Start), End: b.at(s.End), Text: spanText(s)}
+	switch s.Name {
+	case telemetry.SpanBackendCall:
+		queued, _ := s.Attributes[string(telemetry.Queued)].(float64)
+		bar.Queued = time.Duration(queued * float64(time.Millisecond))
+	case telemetry.SpanLock:
+		if s.Attributes[string(telemetry.LockAcquired)] == true {
+			row.Winner = true
+		}
+	case telemetry.SpanWait:
+		polls, _ := s.Attributes[string(telemetry.Polls)].(int64)
+		row.Polls += int(polls)
+		for _, link := range s.Links {
+			winner := 0
+			if w := b.rowOf(link); w != nil {
+				winner = w.Worker
+			}
+			if !slices.Contains(row.WaitsFor, winner) {
+				row.WaitsFor = append(row.WaitsFor, winner)
+			}
+		}
+	}
+	row.Bars = append(row.Bars, bar)
+}
+
+// spanText is the answer of a command.
+func spanText(s telemetry.Span) string {
+	say := func(key string, yes, no string) string {
+		answer, known := s.Attributes[key].(bool)
+		switch {
+		case !known:
+			return "failed"
+		case answer:
+			return yes
+		}
+		return no
+	}
+	switch s.Name {
+	case telemetry.SpanGet:
+		return say(string(telemetry.CacheHit), "hit", "miss")
+	case telemetry.SpanLock:
+		return say(string(telemetry.LockAcquired), "acquired", "held by another")
+	case telemetry.SpanSet:
+		return say(string(telemetry.EndedCycle), "ended the cycle", "over a value that was there")
+	case telemetry.SpanDel:
+		return say(string(telemetry.LockReleased), "released", "no longer ours")
+	}
+	if s.Failed {
+		return "failed"
+	}
+	return ""
+}
+
+// inFlight counts the backend calls over time.
+func inFlight(rows []Row) (steps []Step, peak int) {
+	type change struct {
+		at time.Duration
+		by int
+	}
+	var changes []change
+	for _, row := range rows {
+		for _, bar := range row.Bars {
+			if bar.Kind == telemetry.SpanBackendCall {
+				changes = append(changes, change{bar.Start, +1}, change{bar.End, -1})
+			}
+		}
+	}
+	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.by, y.by)) })
+	n := 0
+	for _, c := range changes {
+		n += c.by
+		peak = max(peak, n)
+		if last := len(steps) - 1; last >= 0 && steps[last].At == c.at {
+			steps[last].N = n
+		} else {
+			steps = append(steps, Step{c.at, n})
+		}
+	}
+	return steps, peak
+}
+
+// sample returns at most n rows: the winners, and of the others evenly chosen ones, in order.
+func (r Round) sample(n int) []Row {
+	if len(r.Rows) <= n {
+		return r.Rows
+	}
+	winners := 0
+	for winners < len(r.Rows) && r.Rows[winners].Winner {
+		winners++
+	}
+	winners = min(winners, n/2)
+	chosen := slices.Clone(r.Rows[:winners])
+	others := r.Rows[winners:]
+	for i := range n - winners {
+		chosen = append(chosen, others[i*(len(others)-1)/max(1, n-winners-1)])
+	}
+	return chosen
+}
