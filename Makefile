@@ -6,18 +6,27 @@ ARGS ?=
 BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
 
-# Versions and ports of the stack; a variable of the shell or of the command line wins. While the stack is up, the
-# lab uses it: a Redis that is missing then is an error, and no reason to fall back to the embedded one.
-$(foreach line,$(shell grep '^[A-Z]' .env),$(eval export $(subst =, ?= ,$(line))))
+# Versions and ports of the stack: those that it was started with, else those of .env; a variable of the shell or of the
+# command line wins over both.
 UP := .cachelab/up
-ifneq ($(wildcard $(UP)),)
-export CACHELAB_REDIS ?= redis://localhost:$(REDIS_PORT)
-export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?= http://localhost:$(OTLP_HTTP_PORT)/v1/traces
-export OTEL_EXPORTER_OTLP_METRICS_ENDPOINT ?= http://localhost:$(PROMETHEUS_PORT)/api/v1/otlp/v1/metrics
-export CACHELAB_JAEGER_URL ?= http://localhost:$(JAEGER_PORT)
-export CACHELAB_GRAFANA_URL ?= http://localhost:$(GRAFANA_PORT)
-export CACHELAB_PROMETHEUS_URL ?= http://localhost:$(PROMETHEUS_PORT)
+ifneq ($(MAKECMDGOALS),up)
+-include $(UP)
 endif
+$(foreach line,$(shell grep '^[A-Z]' .env),$(eval export $(subst =, ?= ,$(line))))
+
+# While the stack is up, the lab uses it: a Redis that is missing then is an error, and no reason to fall back to the
+# embedded one. What the user says of Redis or of OTLP counts more.
+ifneq ($(wildcard $(UP)),)
+STACK = CACHELAB_REDIS="$${CACHELAB_REDIS-redis://localhost:$(REDIS_PORT)}" \
+	CACHELAB_JAEGER_URL="$${CACHELAB_JAEGER_URL-http://localhost:$(JAEGER_PORT)}" \
+	CACHELAB_GRAFANA_URL="$${CACHELAB_GRAFANA_URL-http://localhost:$(GRAFANA_PORT)}" \
+	CACHELAB_PROMETHEUS_URL="$${CACHELAB_PROMETHEUS_URL-http://localhost:$(PROMETHEUS_PORT)}"
+ifeq ($(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_PROTOCOL),)
+STACK += OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="$${OTEL_EXPORTER_OTLP_TRACES_ENDPOINT-http://localhost:$(OTLP_HTTP_PORT)/v1/traces}" \
+	OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="$${OTEL_EXPORTER_OTLP_METRICS_ENDPOINT-http://localhost:$(PROMETHEUS_PORT)/api/v1/otlp/v1/metrics}"
+endif
+endif
+LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
 .PHONY: help broken fixed load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build
@@ -26,40 +35,41 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
 
 broken: build ## every worker that misses calls the backend: the herd
-	@$(BIN) broken $(ARGS)
+	@$(LAB) broken $(ARGS)
 
 fixed: build ## one worker fills under a lock, the others wait
-	@$(BIN) fixed $(ARGS)
+	@$(LAB) fixed $(ARGS)
 
 load: build ## fixed with 500 workers and 10 rounds, quiet
-	@$(BIN) load $(ARGS)
+	@$(LAB) load $(ARGS)
 
 compare: build ## broken, then fixed, side by side
-	@$(BIN) compare $(ARGS)
+	@$(LAB) compare $(ARGS)
 
 REPORT ?= .bin/report.html
 report: build ## compare, and one HTML page with its pictures; prints where it is
-	@$(BIN) compare --report $(REPORT) $(ARGS)
+	@$(LAB) compare --report $(REPORT) $(ARGS)
 
 live: build ## both in turn on a key that expires under traffic, until Ctrl-C
-	@$(BIN) live $(ARGS)
+	@$(LAB) live $(ARGS)
 
 drills: build ## fixed with a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
-	@$(BIN) drill all --redis embedded $(ARGS)
+	@$(LAB) drill all --redis embedded $(ARGS)
 
 drill-%: build
-	@$(BIN) drill $* $(ARGS)
+	@$(LAB) drill $* $(ARGS)
 
 up: ## start Redis, Jaeger, Prometheus and Grafana (needs Docker), and print where to look
 	@deploy/up $(ARGS)
-	@mkdir -p $(dir $(UP)) && touch $(UP)
+	@mkdir -p $(dir $(UP)) && for port in REDIS JAEGER OTLP_HTTP OTLP_GRPC PROMETHEUS GRAFANA; do \
+		name=$${port}_PORT; echo "export $$name ?= $${!name}"; done >$(UP)
 
-down: ## stop them; what Prometheus stored stays
-	@docker compose down
+down: ## stop them, and forget that they were up; what Prometheus stored stays
 	@rm -f $(UP)
+	@docker compose down
 
 verify: build ## hold the newest run against what Jaeger and Prometheus have stored
-	@$(BIN) verify $(ARGS)
+	@$(LAB) verify $(ARGS)
 
 dashboards: ## write grafana/dashboards, which make up shows
 	go run ./grafana grafana/dashboards

@@ -99,17 +99,18 @@ func (c *counter) flush(ctx context.Context, processor sdktrace.SpanProcessor, p
 	done := make(chan error, 1)
 	go func() { done <- processor.Shutdown(ctx) }()
 
-	for last := c.exported.Load(); ; {
+	for last, since := c.exported.Load(), time.Now(); ; {
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(patience):
-			exported := c.exported.Load()
-			if exported == last {
+		case <-time.After(patience / 20):
+			if exported := c.exported.Load(); exported != last {
+				last, since = exported, time.Now()
+			}
+			if time.Since(since) >= patience {
 				c.closed.Store(true)
 				return fmt.Errorf("no span was accepted for %v", patience)
 			}
-			last = exported
 		}
 	}
 }

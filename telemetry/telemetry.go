@@ -83,7 +83,7 @@ const (
 	pushInterval = time.Second
 	// How long a shutdown waits for a receiver that has stopped accepting; together less than 2 s.
 	spansPatience   = time.Second
-	metricsPatience = 700 * time.Millisecond
+	metricsPatience = 600 * time.Millisecond
 )
 
 // Telemetry is the telemetry of one run. Make one with [Start], and Shutdown it.
@@ -330,5 +330,5 @@ func DiscardLog() {
 	log.SetOutput(io.Discard)
 }
 
-// Namespace returns the attributes of the database that a Redis client is connected to.
+// namespace is the number of the database that a Redis client is connected to, as an attribute.
 func namespace(db int) attribute.KeyValue { return semconv.DBNamespace(strconv.Itoa(db)) }
