@@ -11,7 +11,9 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A terminal that is closed, or a pipe that nobody reads, ends a run as Ctrl-C does: in order, without its lock.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := cli.Main(ctx, cli.Process{
 		Args:      os.Args[1:],
 		Environ:   os.Environ(),

@@ -10,7 +10,8 @@ import (
 // Branch returns a Telemetry whose spans are counted apart, and whose metrics are t's: a run of two modes has one
 // for each. It must be shut down before t, so that the last push of t's metrics tells of all its spans.
 func (t *Telemetry) Branch(ctx context.Context) (*Telemetry, error) {
-	b := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: t.MeterProvider, meter: t.meter, branch: true}
+	b := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: t.MeterProvider, meter: t.meter, branch: true,
+		options: t.options, traceable: t.traceable, patience: t.patience}
 	if t.tracer == nil {
 		return b, nil
 	}

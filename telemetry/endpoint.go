@@ -3,7 +3,9 @@ package telemetry
 import (
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // signal is traces or metrics: the two differ in where they go and in their variables.
@@ -54,6 +56,16 @@ func redacted(text string) string {
 	}
 	u.User = nil
 	return u.String()
+}
+
+// timeout is how long one request to the receiver may take: what the variables say, in milliseconds, or the lab's own.
+func (s signal) timeout(env lookup) time.Duration {
+	for _, variable := range []string{"OTEL_EXPORTER_OTLP_" + s.name + "_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"} {
+		if ms, err := strconv.Atoi(env.get(variable)); err == nil && ms > 0 {
+			return time.Duration(ms) * time.Millisecond
+		}
+	}
+	return exportTimeout
 }
 
 // exporterKind is otlp, none or console.

@@ -22,13 +22,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-const (
-	// exportTimeout bounds one request to a receiver. Nothing is retried: a receiver on the same machine that
-	// fails once is not there, and the run must not wait for it.
-	exportTimeout = time.Second
-	// checkTimeout bounds the empty request that is sent before the run, to see whether somebody listens.
-	checkTimeout = time.Second
-)
+// exportTimeout bounds one request to a receiver, the empty one before the run too. Nothing is retried: a receiver on the
+// same machine that fails once is not there, and the run must not wait for it.
+const exportTimeout = time.Second
 
 // newSpanExporter returns the exporter that the variables ask for and a check of its receiver; nil if there is
 // to be none.
@@ -47,10 +43,10 @@ func newSpanExporter(ctx context.Context, env lookup, console io.Writer) (sdktra
 	}
 	var client otlptrace.Client
 	if e.overGRPC {
-		client = otlptracegrpc.NewClient(otlptracegrpc.WithEndpointURL(e.url), otlptracegrpc.WithTimeout(exportTimeout),
+		client = otlptracegrpc.NewClient(otlptracegrpc.WithEndpointURL(e.url), otlptracegrpc.WithTimeout(traces.timeout(env)),
 			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
 	} else {
-		client = otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(e.url), otlptracehttp.WithTimeout(exportTimeout),
+		client = otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(e.url), otlptracehttp.WithTimeout(traces.timeout(env)),
 			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	}
 	exporter, err := otlptrace.New(ctx, client)
@@ -58,7 +54,7 @@ func newSpanExporter(ctx context.Context, env lookup, console io.Writer) (sdktra
 		return nil, nil, fmt.Errorf("set up the export of traces to %s: %w", e, err)
 	}
 	check := func(ctx context.Context) error { return client.UploadTraces(ctx, nil) }
-	return exporter, &receiver{traces, e, check}, nil
+	return exporter, &receiver{traces, e, check, traces.timeout(env)}, nil
 }
 
 // newMetricExporter does the same for metrics.
@@ -77,17 +73,17 @@ func newMetricExporter(ctx context.Context, env lookup, console io.Writer) (sdkm
 	}
 	var exporter sdkmetric.Exporter
 	if e.overGRPC {
-		exporter, err = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithEndpointURL(e.url), otlpmetricgrpc.WithTimeout(exportTimeout),
+		exporter, err = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithEndpointURL(e.url), otlpmetricgrpc.WithTimeout(metrics.timeout(env)),
 			otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
 	} else {
-		exporter, err = otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(e.url), otlpmetrichttp.WithTimeout(exportTimeout),
+		exporter, err = otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(e.url), otlpmetrichttp.WithTimeout(metrics.timeout(env)),
 			otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the export of metrics to %s: %w", e, err)
 	}
 	check := func(ctx context.Context) error { return exporter.Export(ctx, &metricdata.ResourceMetrics{}) }
-	return exporter, &receiver{metrics, e, check}, nil
+	return exporter, &receiver{metrics, e, check, metrics.timeout(env)}, nil
 }
 
 // receiver is where a signal goes, and how to find out whether it gets there.
@@ -95,6 +91,7 @@ type receiver struct {
 	signal
 	endpoint
 	check func(context.Context) error // sends an empty request the way that the real ones go
+	limit time.Duration               // of one request
 }
 
 // String returns where the receiver is.
@@ -108,7 +105,7 @@ type problem struct {
 
 // probe returns nil if the receiver accepts.
 func (r *receiver) probe(ctx context.Context) *problem {
-	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	limited, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	err := r.check(limited)
 	if err == nil {
@@ -118,7 +115,7 @@ func (r *receiver) probe(ctx context.Context) *problem {
 	late := limited.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
 	reason := firstLine(err)
 	if late && !r.overGRPC {
-		reason = "no answer within a second"
+		reason = fmt.Sprintf("no answer within %v", r.limit)
 	}
 	absent := late && !r.overGRPC || errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(reason, "connection refused")
 	return &problem{absent, fmt.Errorf("%s cannot be sent to %s: %s; %s", r.signal, r.endpoint, reason, r.advice(r.endpoint, reason))}

@@ -101,6 +101,8 @@ type Telemetry struct {
 	meter     *sdkmetric.MeterProvider // nil without metrics
 	metrics   *metricCounter           // nil without export of metrics
 	branch    bool                     // the meter is another's
+	traceable bool                     // spans go to an OTLP receiver
+	patience  time.Duration            // with a receiver of spans that has stopped accepting
 }
 
 // Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Recorder and Reader.
@@ -141,6 +143,8 @@ func (t *Telemetry) exporters(ctx context.Context, env lookup, o Options) (sdktr
 	}
 	spansThere, err := t.reach(ctx, o.Switch, spansTo)
 	metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
+	t.traceable = spansThere && spansTo != nil
+	t.patience = max(spansPatience, traces.timeout(env))
 	if !spansThere {
 		spans = nil
 	}
@@ -185,8 +189,7 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
 	if exporter != nil {
 		t.spans = &counter{next: exporter}
-		t.processor = sdktrace.NewBatchSpanProcessor(t.spans, sdktrace.WithMaxQueueSize(queueSize),
-			sdktrace.WithMaxExportBatchSize(batchSize), sdktrace.WithBatchTimeout(batchWait))
+		t.processor = sdktrace.NewBatchSpanProcessor(t.spans, batching(t.options.Lookup)...)
 		options = append(options, sdktrace.WithSpanProcessor(t.spans), sdktrace.WithSpanProcessor(t.processor))
 	}
 	for _, processor := range extra {
@@ -196,13 +199,30 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 	t.TracerProvider = t.tracer
 }
 
+// batching are the lab's own settings, where no variable says otherwise.
+func batching(env lookup) (own []sdktrace.BatchSpanProcessorOption) {
+	for variable, option := range map[string]sdktrace.BatchSpanProcessorOption{
+		"OTEL_BSP_MAX_QUEUE_SIZE":        sdktrace.WithMaxQueueSize(queueSize),
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": sdktrace.WithMaxExportBatchSize(batchSize),
+		"OTEL_BSP_SCHEDULE_DELAY":        sdktrace.WithBatchTimeout(batchWait),
+	} {
+		if env.get(variable) == "" {
+			own = append(own, option)
+		}
+	}
+	return own
+}
+
 func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter sdkmetric.Exporter, extra sdkmetric.Reader) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithView(poolViews()...)}
 	if exporter != nil {
 		t.metrics = &metricCounter{Exporter: exporter}
-		every := []sdkmetric.PeriodicReaderOption{sdkmetric.WithTimeout(exportTimeout)}
+		var every []sdkmetric.PeriodicReaderOption
 		if env.get("OTEL_METRIC_EXPORT_INTERVAL") == "" {
 			every = append(every, sdkmetric.WithInterval(pushInterval))
+		}
+		if env.get("OTEL_METRIC_EXPORT_TIMEOUT") == "" {
+			every = append(every, sdkmetric.WithTimeout(metrics.timeout(env)))
 		}
 		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(t.metrics, every...)))
 	}
@@ -256,8 +276,8 @@ func (t *Telemetry) Spans() SpanCounts {
 	return t.spans.counts()
 }
 
-// Exporting reports whether traces are sent to somebody.
-func (t *Telemetry) Exporting() bool { return t.spans != nil }
+// Traceable reports whether the traces are sent to somebody who can show them: not to a console.
+func (t *Telemetry) Traceable() bool { return t.traceable }
 
 // FlushSpans exports what is left of the spans and ends tracing. A receiver that has stopped accepting is given
 // up after a moment.
@@ -265,7 +285,7 @@ func (t *Telemetry) FlushSpans(ctx context.Context) error {
 	if t.spans == nil {
 		return nil
 	}
-	err := t.spans.flush(ctx, t.processor, spansPatience)
+	err := t.spans.flush(ctx, t.processor, t.patience)
 	if failure := t.spans.err(); failure != nil {
 		err = failure
 	}
@@ -324,7 +344,7 @@ func (c *metricCounter) err() error {
 }
 
 // DiscardLog keeps OpenTelemetry's own log off the terminal, and the line that net/http logs when a gRPC server
-// answers it: what matters comes back as errors. The settings are the process's; call it once, early.
+// answers it: what matters comes back as errors. The settings are the process's.
 func DiscardLog() {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	log.SetOutput(io.Discard)

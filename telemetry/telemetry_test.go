@@ -173,6 +173,38 @@ func TestBranchesWithASilentReceiverCostItsPatienceOnce(t *testing.T) {
 	equal(t, "counts", branches[2].Spans(), telemetry.SpanCounts{Ended: 1000, Dropped: 1000})
 }
 
+// A receiver that takes some and then hangs is given up a second after the last it took, not after the window it fell in.
+func TestAReceiverThatHangsAfterSomeProgressCostsNoMore(t *testing.T) {
+	receiver := otlptest.Start(t)
+	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	tracer := tel.TracerProvider.Tracer("test")
+	burst(tracer, 2048) // a whole batch, sent at once
+	for len(receiver.Spans()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	receiver.Silence(true)
+	burst(tracer, 20_000)
+	started := time.Now()
+	if err := tel.Shutdown(t.Context()); err == nil {
+		t.Error("nothing is said of what was lost")
+	}
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("shutdown took %v, want under 2 s", took)
+	}
+	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: 22_048, Exported: 2048, Dropped: 20_000})
+}
+
+func TestASlowReceiverIsWaitedForAsLongAsTheVariableSays(t *testing.T) {
+	receiver := otlptest.Start(t)
+	receiver.Delay(1200 * time.Millisecond)
+	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL, "OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
+	burst(tel.TracerProvider.Tracer("test"), 10)
+	if err := tel.Shutdown(t.Context()); err != nil && strings.Contains(err.Error(), "spans") {
+		t.Error(err)
+	}
+	equal(t, "received", len(receiver.Spans()), 10)
+}
+
 // P10
 func TestEndpoints(t *testing.T) {
 	receiver, grpc := otlptest.Start(t), otlptest.StartGRPC(t)
@@ -211,7 +243,7 @@ func TestEndpoints(t *testing.T) {
 		{"an unknown protocol", []string{base, receiver.URL, protocol, "http/json"}, []string{`"http/json": want http/protobuf or grpc`}},
 		{"an unknown exporter", []string{"OTEL_TRACES_EXPORTER", "zipkin"}, []string{`OTEL_TRACES_EXPORTER="zipkin": want otlp, console or none`}},
 		{"nobody there", []string{base, "http://127.0.0.1:1", noMetrics, "none"}, []string{"connection refused", "start the receiver"}},
-		{"nobody answers", []string{base, "http://" + silent.Addr().String(), noMetrics, "none"}, []string{"no answer within a second"}},
+		{"nobody answers", []string{base, "http://" + silent.Addr().String(), noMetrics, "none"}, []string{"no answer within 1s"}},
 		{"a password", []string{base, "http://user:s3cret@127.0.0.1:1"}, []string{"http://127.0.0.1:1"}},
 	}
 	for _, test := range tests {

@@ -48,7 +48,7 @@ func ParseFailures(text string) (Failures, error) {
 func (f Failures) String() string {
 	switch {
 	case f.Share > 0:
-		return strconv.FormatFloat(f.Share*100, 'g', -1, 64) + "%"
+		return strconv.FormatFloat(f.Share*100, 'g', 6, 64) + "%"
 	case f.To == 0:
 		return ""
 	case f.To == failAll:

@@ -86,10 +86,23 @@ type Result struct {
 	Value   string
 	Outcome Outcome
 	Counts
+	// Sent are the store's commands, answered or not.
+	Sent Sent
 	// Waited is the time between finding the lock held and having the value or the lock.
 	Waited time.Duration
 	// Loaded is when the backend call returned a value; zero if this request made none.
 	Loaded time.Time
+}
+
+// Sent counts the commands that were sent to the store, by its methods.
+type Sent struct{ Get, Set, Lock, Unlock int }
+
+// Add adds d to s.
+func (s *Sent) Add(d Sent) {
+	s.Get += d.Get
+	s.Set += d.Set
+	s.Lock += d.Lock
+	s.Unlock += d.Unlock
 }
 
 // Counts are the steps of one request, or the sum over many.

@@ -13,7 +13,8 @@ func LockKey(key string) string { return key + ":filling" }
 // Bounds of the steps, in one place.
 const (
 	// releaseTimeout bounds the release of a lock, which does not end with the caller's context.
-	releaseTimeout = time.Second
+	// A command may take a second until it is given up, so this leaves time to try again.
+	releaseTimeout = 3 * time.Second
 	// maxStoreErrors is the store error that fails a waiter, or a release; the ones before are tolerated.
 	// One lost reply must not fail a request; a store that is down must, and soon.
 	maxStoreErrors = 3
@@ -76,6 +77,7 @@ func (r *request) wait(ctx context.Context) (context.Context, func()) {
 
 // get is GET.
 func (r *request) get(ctx context.Context, why Read) (found bool, err error) {
+	r.Sent.Get++
 	r.Value, found, err = r.Store.Get(context.WithValue(ctx, readKey{}, why), r.key)
 	switch {
 	case err != nil:
@@ -101,6 +103,7 @@ func (r *request) lock(ctx context.Context, l FillLock) (won bool, err error) {
 	if !r.unsure {
 		r.token = l.NewToken(ctx)
 	}
+	r.Sent.Lock++
 	r.holder, err = r.Store.Lock(ctx, LockKey(r.key), r.token, l.TTL)
 	r.unsure = err != nil
 	if err != nil {
@@ -154,6 +157,7 @@ func (r *request) fill(ctx context.Context) error {
 	}
 	r.Value, r.Loaded = value, time.Now()
 
+	r.Sent.Set++
 	endedCycle, err := r.Store.Set(ctx, r.key, value, r.ttl())
 	switch {
 	case err != nil:
@@ -177,10 +181,11 @@ func (r *request) unlock(ctx context.Context) {
 	defer cancel()
 
 	for failures := range maxStoreErrors {
+		r.Sent.Unlock++
 		released, err := r.Store.Unlock(ctx, LockKey(r.key), r.token)
 		switch {
 		case err != nil:
-			r.storeError(ctx)
+			r.StoreErrors++ // nobody but Redis is to blame: this context is our own
 			continue
 		case r.unsure && !released: // it was not ours, or nobody knows
 		case r.unsure:

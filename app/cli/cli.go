@@ -42,7 +42,10 @@ func Main(ctx context.Context, p Process) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &verdict): // printed already
+	case errors.As(err, &verdict): // printed already, but for what came with it
+		if err.Error() != verdict.Error() {
+			fmt.Fprintf(p.Stderr, "cachelab: %v\n", err)
+		}
 		return ExitVerdict
 	case errors.As(err, &usage):
 		fmt.Fprintf(p.Stderr, "cachelab: %v\n(see cachelab --help)\n", err)
@@ -93,7 +96,18 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	}
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [command]",
+		Short: "what a command does, and its flags",
+		RunE: func(_ *cobra.Command, args []string) error {
+			command, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return errUsage{fmt.Errorf("there is no command %q", args)}
+			}
+			return command.Help()
+		},
+	})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
 	root.AddCommand(
 		newRunCommand(p, usual(), "broken", "every worker that misses calls the backend: the thundering herd",
@@ -168,7 +182,7 @@ func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.
 func runModes(ctx context.Context, p Process, s *settings, command string, modes []lab.Mode) (err error) {
 	s.Record = !s.Quiet || s.report != ""
 	s.Waterfall = !s.Quiet && len(modes) == 1 // compare ends with both
-	l, terminal, err := open(ctx, p, s, s.warnings())
+	l, terminal, err := open(ctx, p, s, s.warnings(modes))
 	if err != nil {
 		return err
 	}

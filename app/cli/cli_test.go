@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,30 @@ type output struct {
 // run runs the program in this process, as main does, with the environment env.
 func run(ctx context.Context, t *testing.T, env map[string]string, args ...string) output {
 	t.Helper()
+	return runUntil(ctx, t, env, nil, nil, args...)
+}
+
+// runUntil is run, and calls do once the event is printed on standard error.
+func runUntil(ctx context.Context, t *testing.T, env map[string]string, event *regexp.Regexp, do func(), args ...string) output {
+	t.Helper()
 	stdout, stderr := capture(t), capture(t)
+	if event != nil {
+		ended := make(chan struct{})
+		var watch sync.WaitGroup
+		watch.Go(func() {
+			for !event.MatchString(read(t, stderr)) {
+				select {
+				case <-ended:
+					t.Errorf("%v was not printed", event)
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			do()
+		})
+		defer watch.Wait()
+		defer close(ended)
+	}
 	env = maps.Clone(env)
 	if env == nil {
 		env = map[string]string{}
@@ -210,7 +234,7 @@ func TestAllFaultsAreListedAtOnceBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"fixt"}, {"fixed", "now"}, {"fixed", "--worker", "5"}} {
+	for _, args := range [][]string{{"fixt"}, {"fixed", "now"}, {"fixed", "--worker", "5"}, {"help", "fixt"}, {"completion", "bash"}} {
 		out := run(t.Context(), t, nil, args...)
 		if out.code != cli.ExitUsage || strings.Count(out.stderr, "\n") != 2 {
 			t.Errorf("%q: exit %d, %q", args, out.code, out.stderr)
@@ -260,15 +284,12 @@ func TestKeysOfAnyBytesWork(t *testing.T) {
 func TestAnInterruptedRunReleasesTheLockAndTellsWhatThereIs(t *testing.T) {
 	server := redistest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		time.Sleep(1800 * time.Millisecond) // in the middle of the second round's fill, from 1.3 to 2.3 s
-		cancel()
-	}()
-	started := time.Now()
-	out := run(ctx, t, nil, "fixed", "--redis", server.URL(), "--rounds", "5", "--ttl", "300ms", "--backend-latency", "1s",
-		"--backend-jitter", "0", "--json", "-", "--quiet")
-	if took := time.Since(started); took > 3*time.Second {
-		t.Errorf("took %v after an interrupt at 1.8 s", took)
+	var interrupted time.Time
+	interrupt := func() { interrupted = time.Now(); cancel() }
+	out := runUntil(ctx, t, nil, regexp.MustCompile(`r2 w\d+ BACKEND CALL`), interrupt, "fixed", "--redis", server.URL(), "--rounds", "5",
+		"--ttl", "300ms", "--backend-latency", "2s", "--json", "-")
+	if took := time.Since(interrupted); took > 1500*time.Millisecond {
+		t.Errorf("took %v after the interrupt", took)
 	}
 	equal(t, "exit code", out.code, cli.ExitFailed)
 	r := decode(t, out.stdout)
@@ -350,15 +371,10 @@ func exchange(addr, command string) error {
 
 func TestARedisThatDiesEndsTheRunSoonWithItsErrors(t *testing.T) {
 	server := redistest.Start(t)
-	died := make(chan struct{})
-	go func() {
-		time.Sleep(500 * time.Millisecond) // in the first round's backend call
-		server.Stop()
-		close(died)
-	}()
 	started := time.Now()
-	out := run(t.Context(), t, nil, "fixed", "--redis", server.URL(), "--backend-latency", "1s", "--json", "-", "--quiet")
-	<-died
+	// When the last of them waits, all have missed.
+	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r1 w\d+ WAIT.*){49}`), server.Stop, "fixed", "--redis", server.URL(),
+		"--backend-latency", "2s", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitFailed)
 	if took := time.Since(started); took > 12*time.Second {
 		t.Errorf("took %v", took)

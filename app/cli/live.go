@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"cachelab/app/lab"
 )
@@ -30,20 +28,6 @@ func newLiveSettings() *liveSettings {
 	return s
 }
 
-// LiveFlags returns the flags that live has beside those of the run commands.
-func LiveFlags() []*pflag.Flag {
-	var own []*pflag.Flag
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newLiveSettings().register(flags)
-	usual := Flags()
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.ContainsFunc(usual, func(u *pflag.Flag) bool { return u.Name == f.Name }) {
-			own = append(own, f)
-		}
-	})
-	return own
-}
-
 func liveModes(text string) ([]lab.Mode, error) {
 	switch text {
 	case "both":
@@ -57,7 +41,7 @@ func liveModes(text string) ([]lab.Mode, error) {
 }
 
 func (s *liveSettings) warnings() []string {
-	all := s.settings.warnings()
+	all := s.settings.warnings(s.plan.Modes)
 	if len(s.plan.Modes) > 1 && s.plan.Each <= s.TTL {
 		all = append(all, fmt.Sprintf("a phase (%v) is not longer than the TTL (%v): the key may not expire in it", s.plan.Each, s.TTL))
 	}

@@ -98,7 +98,7 @@ func TestTheReportLinksToWhatWasDelivered(t *testing.T) {
 	equal(t, "exit code", out.code, cli.ExitOK)
 	r := decode(t, out.stdout)
 	contains(t, readFile(t, page), `<a href="http://jaeger.example:1234/trace/`+r.TraceIDs[0][0]+`">fixed, round 1 in Jaeger</a>`,
-		`<a href="http://localhost:3000/d/thundering-herd">fixed in Grafana</a>`)
+		`<a href="http://localhost:3000/d/thundering-herd?from=`)
 	// Recorded and exported are the same spans.
 	equal(t, "received", len(receiver.Spans()), r.Spans.Ended)
 }
@@ -146,7 +146,7 @@ func TestTheReportOfAnInterruptedRun(t *testing.T) {
 func TestARunEndsWithAWaterfall(t *testing.T) {
 	out := run(t.Context(), t, nil, "fixed", "--redis", "embedded", "--telemetry", "off", "--workers", "5", "--rounds", "1", "--backend-latency", "50ms")
 	equal(t, "exit code", out.code, cli.ExitOK)
-	if !regexp.MustCompile(`(?s)round 1/1: .*\nround 1 of fixed: .*\n  w\d\d ★ ▇+ .*filled .*\n  w\d\d   [─•]+ .*waited .*\nsummary of fixed-`).MatchString(out.stdout) {
+	if !regexp.MustCompile(`(?s)round 1/1: .*\nround 1 of fixed: .*\n  w\d\d ★ +▇+ .*filled .*\n  w\d\d +[─•]+ .*waited .*\nsummary of fixed-`).MatchString(out.stdout) {
 		t.Errorf("printed:\n%s", out.stdout)
 	}
 }

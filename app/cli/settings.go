@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/url"
 	"os"
@@ -93,8 +94,8 @@ func newSettings(d defaults) *settings {
 		redisstore.ParseTarget).secret = true
 	add(s, "telemetry", "auto", "auto (traces and metrics where somebody listens), on, or off; OTEL_* variables are obeyed", &s.Telemetry,
 		telemetry.ParseSwitch)
-	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL)
-	add(s, "grafana-url", "http://localhost:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL)
+	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL).secret = true
+	add(s, "grafana-url", "http://localhost:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL).secret = true
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
@@ -131,15 +132,6 @@ func (s *settings) register(flags *pflag.FlagSet) {
 			f.NoOptDefVal = "true"
 		}
 	}
-}
-
-// Flags returns the flags of the run commands, with the defaults of most.
-func Flags() []*pflag.Flag {
-	var all []*pflag.Flag
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newSettings(usual()).register(flags)
-	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f) })
-	return all
 }
 
 // resolve reads the variables, then everything. The error lists all faults with the values given.
@@ -183,20 +175,29 @@ func (s *settings) checkFiles() error {
 	return errors.Join(errs...)
 }
 
-// checkFile opens the file for writing and leaves what is in it.
+// checkFile opens the file for writing. It leaves what is in it, and no new file.
 func checkFile(flag, name string) error {
 	if name == "" {
 		return nil
 	}
+	_, err := os.Stat(name)
+	isNew := errors.Is(err, fs.ErrNotExist)
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("%s %q: %w", flag, name, err)
 	}
-	return file.Close()
+	err = file.Close()
+	if isNew {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 // warnings name the rules that the settings break, which is allowed: that is what a lab is for.
-func (s *settings) warnings() []string {
+func (s *settings) warnings(modes []lab.Mode) []string {
+	if !slices.ContainsFunc(modes, func(m lab.Mode) bool { return m.Locks }) {
+		return nil
+	}
 	var all []string
 	if s.LockTTL <= s.Backend.Latency {
 		all = append(all, fmt.Sprintf("the lock TTL (%v) is not longer than a backend call (%v): the fill lock's TTL must be longer than the fill, or fills overlap",
@@ -216,7 +217,14 @@ func pageURL(s string) (string, error) {
 	if err != nil || u.Host == "" {
 		return s, errors.New("want a URL like http://localhost:3000")
 	}
-	return s, nil
+	u.User = nil // it is printed
+	return u.String(), nil
+}
+
+// apiURL is a URL that is asked, not printed: it may hold user and password.
+func apiURL(s string) (string, error) {
+	_, err := pageURL(s)
+	return s, err
 }
 
 func boolean(s string) (bool, error) {

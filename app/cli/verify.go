@@ -21,8 +21,8 @@ func newVerifyCommand(p Process) *cobra.Command {
 	)
 	add(s, "run", "", "id of the run; the newest if left out", &run, text)
 	add(s, "records", defaultRecords, "folder of the recorded runs", &records, text)
-	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's query API", &o.JaegerURL, pageURL)
-	add(s, "prometheus-url", "http://localhost:9090", "Prometheus's query API", &o.PrometheusURL, pageURL)
+	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's query API", &o.JaegerURL, apiURL).secret = true
+	add(s, "prometheus-url", "http://localhost:9090", "Prometheus's query API", &o.PrometheusURL, apiURL).secret = true
 	add(s, "patience", "15s", "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
 
 	command := &cobra.Command{
@@ -43,7 +43,7 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 				return err
 			}
 			terminal := report.NewTerminal(p.Stdout, p.Environ)
-			differing := 0
+			differing, forgotten := 0, 0
 			for _, r := range all {
 				result, err := verify.Run(c.Context(), r, o)
 				if err != nil {
@@ -51,9 +51,13 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 				}
 				printVerify(terminal, result)
 				differing += result.Differing()
+				forgotten += len(result.Missing)
 			}
-			if differing > 0 {
+			switch {
+			case differing > 0:
 				return errVerdict{}
+			case forgotten > 0:
+				return fmt.Errorf("Jaeger does not hold %d of the run's traces: it keeps the newest ones only, and forgets all when it restarts", forgotten)
 			}
 			return nil
 		},
@@ -80,9 +84,8 @@ func printVerify(t *report.Terminal, result verify.Result) {
 	t.Notice(fmt.Sprintf("%s, run %s, started %s", run.Mode, run.ID, run.Started.Format(time.DateTime)))
 	t.Table([]string{"fact", "app", "redis", "jaeger", "prometheus", ""}, rows,
 		func(row int) bool { return result.Rows[row].State == verify.Differs })
-	if n := len(result.Missing); n > 0 {
-		t.Warn(fmt.Sprintf("Jaeger does not hold %d of the run's traces, the first is %s: it keeps the newest ones only, and forgets all when it restarts",
-			n, result.Missing[0]))
+	if len(result.Missing) > 0 {
+		t.Warn("the first of the traces that Jaeger does not hold is " + result.Missing[0])
 	}
 	t.Say(fmt.Sprintf("%d rows equal", result.Equal()))
 	t.Say(result.Sentence())

@@ -19,7 +19,7 @@ func cancelledWinner() Drill {
 		Short: "the winner's request is cancelled in mid-fill: it still unlocks, and the next waiter fills",
 		Long: `In each round the first winner's context is cancelled while its backend call runs, as when its client hangs up. The
 release does not use that context, so the lock is free at once; the next waiter takes over.`,
-		Settings: map[string]string{"rounds": "2", "ttl": "1s"},
+		Settings: map[string]string{"rounds": "2", "ttl": "1s", "backend-jitter": "0"},
 		Start:    startCancelledWinner,
 	}
 }
@@ -44,7 +44,7 @@ func startCancelledWinner(s Scene) Faults {
 			return faultyLoader(func(ctx context.Context, key string) (string, error) {
 				cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 				if ok && tries.add(ctx) == 1 {
-					// In mid-fill; and if the call should be faster, after it.
+					// In mid-fill: the call's latency has no jitter here.
 					done := make(chan struct{})
 					timer := time.AfterFunc(s.Latency/2, func() {
 						defer close(done)

@@ -160,6 +160,7 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 		switch {
 		case s.Command == commandGet && !s.Yes:
 			r.Misses++
+			r.Sent.Get++
 			d.Step(ctx, s, nil)
 			if s.Recheck {
 				continue
@@ -172,6 +173,7 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 			}
 		case s.Command == commandLock && s.Yes:
 			r.Acquired++
+			r.Sent.Lock++
 			d.Step(ctx, s, nil)
 			d.mu.Lock()
 			d.took = s.Ended

@@ -2,7 +2,9 @@ package drill
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +59,7 @@ func (e *expirations) await(ctx context.Context, key string) error {
 }
 
 func startManyKeys(s Scene) Faults {
+	fresh := strings.ToLower(rand.Text()[:8]) // the keys of an earlier run may still be there
 	watch := newCalls()
 	expiring := &expirations{at: map[string]time.Time{}}
 	var expired perRound
@@ -70,7 +73,7 @@ func startManyKeys(s Scene) Faults {
 			strategies := map[int]cache.Strategy{written: make(0), together: make(jitter), spread: make(jitter)}
 			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
 				worker := herd.WorkerFrom(ctx)
-				key = fmt.Sprintf("%s:%d", key, worker.Number)
+				key = fmt.Sprintf("%s:%s:%d", key, fresh, worker.Number)
 				if err := expiring.await(ctx, key); err != nil {
 					return cache.Result{Outcome: cache.Failed}, err
 				}

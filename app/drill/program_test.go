@@ -53,10 +53,16 @@ func program(t *testing.T, receiver *otlptest.Receiver, args ...string) output {
 		files[i] = file
 	}
 	code := cli.Main(t.Context(), cli.Process{
-		Args:      args,
-		LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },
-		Stdout:    files[0],
-		Stderr:    files[1],
+		Args: args,
+		LookupEnv: func(name string) (string, bool) {
+			if name == "CACHELAB_RECORDS" {
+				return "", true
+			}
+			value, ok := env[name]
+			return value, ok
+		},
+		Stdout: files[0],
+		Stderr: files[1],
 	})
 	read := func(file *os.File) string {
 		text, err := os.ReadFile(file.Name())

@@ -33,7 +33,7 @@ const (
 // patience bounds the backend call of a winner that nobody kills.
 const patience = 10 * time.Second
 
-// Winner asks for the key with the strategy that make returns, as a process of its own: it tells each step on out,
+// Winner asks for the key with the fixed strategy, as a process of its own: it tells each step on out,
 // reads its token from in after the miss, and its backend call never answers. Somebody is expected to kill it
 // there.
 func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Duration, process int, in io.Reader, out io.Writer) error {

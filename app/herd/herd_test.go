@@ -172,7 +172,7 @@ func TestVerdicts(t *testing.T) {
 		{"a miss without a call", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 249, Expiries: 5}),
 			herd.Verdict{Text: "249 backend calls / 5 expiries = 49.8, but 250 misses: not every miss called the backend"}},
 		{"herd with errors", herd.JudgeHerd, ledger(50, 2, cache.Counts{Misses: 250, BackendCalls: 250, Expiries: 5}),
-			herd.Verdict{Text: "250 backend calls / 5 expiries = 50.0, and 2 of 250 requests failed"}},
+			herd.Verdict{OK: true, Text: "250 backend calls / 5 expiries = 50.0: a thundering herd, and 2 of 250 requests failed"}},
 		{"fixed", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, Expiries: 5}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
 		{"lost", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5, Lost: 1}),

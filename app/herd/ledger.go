@@ -15,6 +15,7 @@ type Ledger struct {
 	ByRound  []RoundSummary // in their order
 	Requests int
 	cache.Counts
+	Sent     cache.Sent
 	Missed   int // requests whose first GET found nothing
 	Waiters  int // requests that waited for a fill
 	Outcomes map[cache.Outcome]int
@@ -70,6 +71,7 @@ func (l *Ledger) add(responses []Response, round RoundSummary) {
 	}
 	for _, r := range responses {
 		l.latencies = append(l.latencies, r.Elapsed)
+		l.Sent.Add(r.Sent)
 		if r.Misses > 0 {
 			l.Missed++
 		}

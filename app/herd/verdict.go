@@ -19,12 +19,12 @@ type Judge func(Ledger) Verdict
 // JudgeHerd is the verdict on a mode without protection: it promises one backend call for every miss.
 func JudgeHerd(l Ledger) Verdict {
 	v := verdictOn(l)
-	switch failed := l.Outcomes[cache.Failed]; {
-	case failed > 0:
-		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
+	switch {
 	case l.BackendCalls != l.Misses:
 		v.Text += fmt.Sprintf(", but %d misses: not every miss called the backend", l.Misses)
-	case l.Workers > 1 && v.Invariant:
+	case l.Requests == 0:
+		v.Text += ": nobody asked"
+	case l.Workers > 1 && l.BackendCalls <= l.Expiries:
 		v.Text += ": no herd, although nothing prevents it"
 	case l.Workers == 1:
 		v.OK = true
@@ -32,6 +32,9 @@ func JudgeHerd(l Ledger) Verdict {
 	default:
 		v.OK = true
 		v.Text += ": a thundering herd"
+	}
+	if failed := l.Outcomes[cache.Failed]; failed > 0 {
+		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
 	}
 	return v
 }
@@ -45,6 +48,9 @@ func JudgeSingleFill(l Ledger) Verdict {
 		v.Text += fmt.Sprintf(", and %d of %d requests failed", failed, l.Requests)
 	case l.Lost > 0:
 		v.Text += fmt.Sprintf(", and %d fill locks were lost: the fill takes longer than the lock's TTL", l.Lost)
+		if l.StoreErrors > 0 {
+			v.Text += ", or Redis did not answer"
+		}
 	case l.BackendCalls-l.BackendErrors != l.Expiries:
 		v.Text += ": not one successful call for each expiry cycle"
 	case l.Requests == 0:

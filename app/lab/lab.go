@@ -175,7 +175,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	if err != nil {
 		return ledger, err
 	}
-	view := r.terminal.View(r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
+	view := r.terminal.View(ctx, r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
 	defer view.Close()
 	tell := events.Teller(view.Tell)
 	faults := r.faults(redis, bridge, tell)
@@ -209,7 +209,9 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	r.judge(faults.Judge, ledger, err)
 	bridge.Finish(ledger, r.facts.Verdict)
 	r.facts.BackendPeak = service.Stats().Peak
-	r.facts.TraceIDs = bridge.TraceIDs()
+	if observed.Traceable() {
+		r.facts.TraceIDs = bridge.TraceIDs()
+	}
 	r.links = bridge.Links()
 	if recorder != nil {
 		r.facts.Round = report.NewRound(recorder.Recording())
@@ -226,7 +228,7 @@ func (r *run) record(result report.Run, ledger herd.Ledger) {
 	if r.config.Records == "" {
 		return
 	}
-	err := record.Save(r.config.Records, record.Record{Run: result, Missed: ledger.Missed, Waiters: ledger.Waiters, Links: r.links})
+	err := record.Save(r.config.Records, record.Record{Run: result, Sent: ledger.Sent, Missed: ledger.Missed, Waiters: ledger.Waiters, Links: r.links})
 	if err != nil {
 		r.terminal.Warn(err.Error())
 	}
@@ -286,7 +288,7 @@ func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis) error {
 		limited, cancel := context.WithTimeout(ctx, holder.TTL+time.Second)
 		defer cancel()
 		if err := redis.AwaitExpiry(limited, lock); err != nil {
-			if ctx.Err() == nil {
+			if limited.Err() != nil && ctx.Err() == nil {
 				err = fmt.Errorf("still held after %v: is another run using this key? choose another --key", holder.TTL)
 			}
 			return fmt.Errorf("waiting for the fill lock %q: %w", lock, err)
@@ -314,12 +316,12 @@ func (r *run) settings() string {
 	b := c.Backend
 	text := fmt.Sprintf("%s: %s on %q, TTL %v", r.mode.Name, r.plan, c.Key, c.TTL)
 	if c.TTLJitter > 0 {
-		text += fmt.Sprintf(" +-%g%%", c.TTLJitter*100)
+		text += fmt.Sprintf(" +-%.4g%%", c.TTLJitter*100)
 	}
 	if r.mode.Locks {
 		text += fmt.Sprintf(", lock TTL %v, wait timeout %v", c.LockTTL, c.WaitTimeout)
 	}
-	text += fmt.Sprintf("\n  backend %v +-%g%%", b.Latency, b.Jitter*100)
+	text += fmt.Sprintf("\n  backend %v +-%.4g%%", b.Latency, b.Jitter*100)
 	if b.Capacity > 0 {
 		text += fmt.Sprintf(", %d at once", b.Capacity)
 	}

@@ -124,7 +124,7 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 	}
 	observed.Push(ctx) // the zeros, before the first increment
 
-	view := r.terminal.Live(r.config.Workers, !r.config.Quiet)
+	view := r.terminal.Live(ctx, r.config.Workers, !r.config.Quiet)
 	defer view.Close()
 	for _, s := range shares {
 		s.stream = s.newStream(plan.Think, view)
@@ -205,7 +205,9 @@ func (s *share) finish() {
 	}
 	s.facts.ID, s.facts.Mode, s.facts.Redis = s.id, s.mode.Name, s.redisName()
 	s.facts.BackendPeak = s.service.Stats().Peak
-	s.facts.TraceIDs = s.bridge.TraceIDs()
+	if s.telemetry.Traceable() {
+		s.facts.TraceIDs = s.bridge.TraceIDs()
+	}
 	s.links = s.bridge.Links()
 	s.facts.Started = s.started
 }

@@ -109,20 +109,22 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
 			telemetry.Mode.String(b.mode), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
 			telemetry.Slice.Int(slice), telemetry.Workers.Int(round.Workers))}
-		if slice > 0 {
+		if slice > 0 && roots[0].SpanContext().IsSampled() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: roots[0].SpanContext()}))
 		}
 		_, root := b.tracer.Start(ctx, telemetry.RoundSpan(b.mode), options...)
 		roots = append(roots, root)
-		if id := root.SpanContext().TraceID(); id.IsValid() {
-			ids = append(ids, id.String())
+		if root.SpanContext().IsSampled() {
+			ids = append(ids, root.SpanContext().TraceID().String())
 		}
 	}
 	if len(ids) > 0 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.traceIDs = append(b.traceIDs, ids)
-		b.links += len(ids) - 1
+		if roots[0].SpanContext().IsSampled() {
+			b.links += len(ids) - 1
+		}
 	}
 	return roots
 }

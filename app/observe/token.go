@@ -19,7 +19,7 @@ func (b *Bridge) NewToken(ctx context.Context) string {
 	if !ok {
 		return token
 	}
-	if sc := m.span.SpanContext(); sc.IsValid() {
+	if sc := m.span.SpanContext(); sc.IsSampled() {
 		token += "." + "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 	}
 	m.token = token
@@ -57,7 +57,7 @@ func (b *Bridge) waitsFor(w *waiting, holder string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[holder]++
-	if winner.IsValid() {
+	if winner.IsValid() && w.span.IsRecording() {
 		w.span.AddLink(trace.Link{SpanContext: winner})
 		b.links++
 	}

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
+	"cachelab/app/cache"
 	"cachelab/app/report"
 )
 
@@ -23,7 +25,9 @@ var ErrNone = errors.New("no run is recorded")
 
 // Record is one run: what was reported, and what only the comparison needs.
 type Record struct {
-	Run     report.Run `json:"run"`
+	Run report.Run `json:"run"`
+	// Sent are the Redis commands of the workers, answered or not.
+	Sent    cache.Sent `json:"sent"`
 	Missed  int        `json:"missed"`  // requests whose first GET found nothing
 	Waiters int        `json:"waiters"` // requests that waited for a fill
 	Links   int        `json:"links"`   // of all spans
@@ -36,7 +40,6 @@ func Save(folder string, r Record) error {
 		err = os.MkdirAll(folder, 0o755)
 	}
 	if err == nil {
-		// The time first, so that the files' order is the runs'. The mode, because a live run has two.
 		name := r.Run.Started.UTC().Format("20060102-150405.000") + "_" + r.Run.ID + "_" + r.Run.Mode + ".json"
 		err = os.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o644)
 	}
@@ -89,7 +92,11 @@ func idOf(file string) string {
 	return id
 }
 
-// list returns the files of the folder, the oldest first; none if there is no folder.
+// recordName is what the files are called: the time first, so that their order is the runs'; the mode, because a
+// live run has two.
+var recordName = regexp.MustCompile(`^\d{8}-\d{6}\.\d{3}_[^_]+_[^_]+\.json$`)
+
+// list returns the records in the folder, the oldest first; none if there is no folder.
 func list(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +104,7 @@ func list(folder string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".json") {
+		if recordName.MatchString(e.Name()) { // nothing else in the folder is ours
 			files = append(files, filepath.Join(folder, e.Name()))
 		}
 	}

@@ -53,7 +53,7 @@ type Redis struct {
 }
 
 // DiscardClientLog keeps the client library's own log off the terminal: whatever goes wrong comes back as an
-// error too. The setting is the process's; call it once, early.
+// error too. The setting is the process's.
 func DiscardClientLog() { redis.SetLogger(discard{}) }
 
 type discard struct{}

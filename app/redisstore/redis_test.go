@@ -306,7 +306,14 @@ func TestTargetsAreShownWithoutPassword(t *testing.T) {
 			t.Errorf("%q: %v, want an error without the password", text, err)
 		}
 	}
-	if got := redisstore.RedactURL("redis://u:s3@cret@h:1/x"); got != "redis://***@h:1/x" {
-		t.Errorf("redacted: %s", got)
+	for text, want := range map[string]string{
+		"redis://u:s3@cret@h:1/x": "redis://***@h:1/x",
+		"u:s3cret@h:1":            "***@h:1",
+		"redis:/u:s3cret@h":       "***@h",
+		"localhost:6379":          "localhost:6379",
+	} {
+		if got := redisstore.RedactURL(text); got != want {
+			t.Errorf("redacted: %s, want %s", got, want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -70,15 +69,16 @@ func (t Target) String() string {
 // at returns the target of a server on this machine, for the embedded one.
 func at(addr string) Target { return Target{options: &redis.Options{Addr: addr}} }
 
-// RedactURL replaces the password in text, if it is a URL with one: for showing a value as it was given.
+// RedactURL hides user and password in text, whether it is a whole URL or lacks its scheme: for showing a value as it
+// was given.
 func RedactURL(text string) string {
-	scheme, rest, found := strings.Cut(text, "://")
-	if !found {
-		return text
-	}
-	end := strings.LastIndex(rest, "@")
+	end := strings.LastIndex(text, "@")
 	if end < 0 {
 		return text
 	}
-	return fmt.Sprintf("%s://***@%s", scheme, rest[end+1:])
+	scheme, _, found := strings.Cut(text[:end], "://")
+	if !found {
+		return "***" + text[end:]
+	}
+	return scheme + "://***" + text[end:]
 }

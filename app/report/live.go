@@ -34,8 +34,8 @@ type phase struct {
 }
 
 // Live starts a view of a live run. With steps it prints a line for each.
-func (t *Terminal) Live(workers int, steps bool) *Live {
-	l := &Live{View: newView(workers, 0, steps)}
+func (t *Terminal) Live(ctx context.Context, workers int, steps bool) *Live {
+	l := &Live{View: newView(ctx, workers, 0, steps)}
 	if t.live != nil {
 		l.progress = t.progress()
 		l.bar = l.progress.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
@@ -83,7 +83,7 @@ func (l *Live) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
 	l.phases++
 	number := l.phases
 	l.phase = phase{mode: mode, started: time.Now(), length: length}
-	return func(p herd.Phase) { l.lines <- phaseLine(mode, number, p) }
+	return func(p herd.Phase) { l.say(phaseLine(mode, number, p)) }
 }
 
 func phaseLine(mode string, number int, p herd.Phase) string {
@@ -120,7 +120,7 @@ func (o liveObserver) Round(ctx context.Context, round herd.Round) (context.Cont
 	return inner, func(s herd.RoundSummary) {
 		end(s)
 		if s.Misses > 0 || s.Outcomes[cache.Failed] > 0 {
-			o.view.lines <- cycleLine(o.mode, s)
+			o.view.say(cycleLine(o.mode, s))
 		}
 	}
 }

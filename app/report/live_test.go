@@ -15,7 +15,7 @@ import (
 
 func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
 	var screen strings.Builder
-	view := report.PlainTerminal(&screen).Live(20, true)
+	view := report.PlainTerminal(&screen).Live(t.Context(), 20, true)
 	observer := view.Observe("broken", herd.NoObserver{})
 	end := view.Phase("broken", 30*time.Second)
 	round := func(number int, c cache.Counts, outcomes map[cache.Outcome]int) {

@@ -104,7 +104,7 @@ func addresses(r Run, links Links) (all []address) {
 		}
 		all = append(all, address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, i+1), links.trace(ids[0])})
 	}
-	return append(all, address{r.Mode + " in Grafana", links.dashboard()})
+	return append(all, address{r.Mode + " in Grafana", links.dashboard(r)})
 }
 
 // Interrupted says how far it came, if that was not to the end.

@@ -146,7 +146,7 @@ func NewRun(l herd.Ledger, f Facts) Run {
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]
 	}
-	if f.Spans.Ended > 0 {
+	if f.TraceIDs != nil {
 		r.TraceIDs = f.TraceIDs
 	}
 	if f.Err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
@@ -89,8 +90,10 @@ type Links struct{ Jaeger, Grafana string }
 // trace is Jaeger's page of a trace.
 func (l Links) trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
 
-// dashboard is Grafana's page of the lab.
-func (l Links) dashboard() string { return strings.TrimSuffix(l.Grafana, "/") + "/d/thundering-herd" }
+// dashboard is Grafana's page of the lab, at the time of the run.
+func (l Links) dashboard(r Run) string {
+	return l.Dashboard(r.ID, r.Started, r.Started.Add(time.Duration(r.Duration*float64(time.Second))))
+}
 
 // maxLinks is how many rounds are linked to.
 const maxLinks = 10
@@ -106,7 +109,7 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 	if undelivered != nil {
 		t.Undelivered(undelivered)
 	}
-	if r.Spans.Exported == 0 {
+	if r.Spans.Exported == 0 || len(r.TraceIDs) == 0 {
 		return
 	}
 	t.println("where to look:")
@@ -128,7 +131,7 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 		}
 		t.println(line)
 	}
-	t.println("  Grafana  " + links.dashboard())
+	t.println("  Grafana  " + links.dashboard(r))
 }
 
 // Undelivered prints what telemetry could not deliver.

@@ -44,11 +44,11 @@ func TestOnATerminalTheStatusLineIsDrawnInPlace(t *testing.T) {
 		want  string
 	}{
 		{"live", func(term *report.Terminal) interface{ Close() } {
-			view := term.Live(20, false)
+			view := term.Live(t.Context(), 20, false)
 			view.Phase("broken", 30*time.Second)
 			return view
 		}, "of 30s · 0 waiting · 0 in flight · 0 backend calls / 0 expiries"},
-		{"rounds", func(term *report.Terminal) interface{ Close() } { return term.View("fixed", 50, 5, false) },
+		{"rounds", func(term *report.Terminal) interface{ Close() } { return term.View(t.Context(), "fixed", 50, 5, false) },
 			" 0/5 rounds · 0 waiting · 0 in flight · 0 calls so far"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

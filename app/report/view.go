@@ -26,6 +26,7 @@ type View struct {
 	digits int
 	steps  bool
 	lines  chan string
+	gone   <-chan struct{} // closed when the run is interrupted
 	done   sync.WaitGroup
 
 	progress *mpb.Progress // nil when not on a terminal
@@ -43,9 +44,10 @@ const (
 	barWidth     = 16
 )
 
-// View starts a view of a run. With steps it prints a line for each.
-func (t *Terminal) View(mode string, workers, rounds int, steps bool) *View {
-	v := newView(workers, rounds, steps)
+// View starts a view of a run. With steps it prints a line for each. When ctx ends, a terminal that takes no more lines
+// holds nobody up any longer.
+func (t *Terminal) View(ctx context.Context, mode string, workers, rounds int, steps bool) *View {
+	v := newView(ctx, workers, rounds, steps)
 	if t.live != nil {
 		v.progress = t.progress()
 		v.bar = v.progress.New(int64(rounds), mpb.BarStyle().Lbound("").Filler("━").Tip("╸").Padding("─").Rbound(""),
@@ -64,12 +66,13 @@ func (t *Terminal) progress() *mpb.Progress {
 	return mpb.New(mpb.WithConsoleWriter(screen), mpb.WithRefreshRate(refreshEvery))
 }
 
-func newView(workers, rounds int, steps bool) *View {
+func newView(ctx context.Context, workers, rounds int, steps bool) *View {
 	return &View{
 		rounds: rounds,
 		digits: max(2, len(strconv.Itoa(workers))),
 		steps:  steps,
 		lines:  make(chan string, lineBuffer),
+		gone:   ctx.Done(),
 	}
 }
 
@@ -106,6 +109,18 @@ func (v *View) print(out io.Writer) {
 	w.Flush()
 }
 
+// say prints a line in its turn.
+func (v *View) say(line string) {
+	select {
+	case v.lines <- line:
+	case <-v.gone:
+		select { // there may be room all the same
+		case v.lines <- line:
+		default:
+		}
+	}
+}
+
 // Tell is an [events.Teller].
 func (v *View) Tell(e events.Event) {
 	switch e.Step {
@@ -124,7 +139,7 @@ func (v *View) Tell(e events.Event) {
 		}
 	}
 	if v.steps {
-		v.lines <- eventLine(e, v.digits)
+		v.say(eventLine(e, v.digits))
 	}
 }
 
@@ -140,7 +155,7 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 	inner, end := o.Observer.Round(ctx, round)
 	return inner, func(s herd.RoundSummary) {
 		end(s)
-		o.view.lines <- roundLine(s, o.view.rounds)
+		o.view.say(roundLine(s, o.view.rounds))
 		if o.view.bar != nil {
 			o.view.bar.Increment()
 		}

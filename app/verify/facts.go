@@ -22,23 +22,28 @@ const (
 	Equal        State = "equal"
 	Differs      State = "differs"
 	Shared       State = "shared"        // equal but for Redis, whose counts are not of this run alone
-	NotAvailable State = "not available" // equal but for Redis, which does not tell
+	NotAvailable State = "not available" // equal but for Redis, which does not tell, or Jaeger, which has forgotten
 )
 
 // rows compares a recorded run with what is stored.
 func rows(r record.Record, spans spanFacts, m metrics) []Row {
-	t := table{standing: r.Run.RedisCommands.Standing}
+	t := table{standing: r.Run.RedisCommands.Standing, traces: len(spans.missing) == 0}
+	if r.Run.StoreErrors > 0 && t.standing == redisstore.Exact {
+		t.standing = redisstore.NotAvailable // whether it executed a command that failed, nobody knows
+	}
 	run, redis := r.Run, r.Run.RedisCommands
 	n := func(v int) *int { return &v }
 	span := func(name string) *int { return n(spans.named[name]) }
-	attempts := run.Lock.Acquired + run.Lock.Held
-	releases := run.Lock.Released + run.Lock.Lost
-	sets := run.BackendCalls - run.BackendErrors
+	sent := r.Sent
 	slices := 0
 	for _, ids := range run.TraceIDs {
 		slices += len(ids)
 	}
 
+	refused := n(spans.refused)
+	if run.StoreErrors > 0 {
+		refused = nil // a release that got no answer is lost too, and its span does not know
+	}
 	t.add("rounds", n(run.Rounds), nil, nil, m.sum(telemetry.MetricRounds))
 	t.add("round spans (one a slice)", n(slices), nil, span(telemetry.RoundSpan(run.Mode)), nil)
 	t.add("worker spans, requests", n(run.Requests), nil, span(telemetry.SpanWorker), m.sum(telemetry.MetricRequests))
@@ -48,24 +53,24 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	}
 	t.add("latencies", n(run.Requests), nil, nil, m.count(telemetry.MetricRequestDuration))
 
-	t.add("GET", n(run.Gets.Hit+run.Gets.Miss), n(redis.Get-redis.Eval), span(telemetry.SpanGet), m.command(telemetry.SpanGet))
+	t.add("GET", n(sent.Get), n(redis.Get-redis.Eval), span(telemetry.SpanGet), m.command(telemetry.SpanGet))
 	t.add("GET: hit", n(run.Gets.Hit), nil, n(spans.hits), m.sum(telemetry.MetricGets, telemetry.Result.String("hit")))
-	t.add("GET: miss", n(run.Gets.Miss), nil, n(spans.named[telemetry.SpanGet]-spans.hits), m.sum(telemetry.MetricGets, telemetry.Result.String("miss")))
+	t.add("GET: miss", n(run.Gets.Miss), nil, n(spans.misses), m.sum(telemetry.MetricGets, telemetry.Result.String("miss")))
 	t.add("polls", n(run.Polls), nil, n(spans.polls), m.sum(telemetry.MetricPolls))
 	t.add("MISS", n(r.Missed), nil, span(telemetry.SpanMiss), nil)
 	t.add("wait for fill", n(r.Waiters), nil, span(telemetry.SpanWait), m.count(telemetry.MetricWaitDuration))
 	t.add("links", n(r.Links), nil, n(spans.links), nil)
 
-	t.add("SET NX PX", n(attempts), nil, span(telemetry.SpanLock), m.command(telemetry.SpanLock))
+	t.add("SET NX PX", n(sent.Lock), nil, span(telemetry.SpanLock), m.command(telemetry.SpanLock))
 	t.add("SET NX PX: acquired", n(run.Lock.Acquired), nil, n(spans.acquired), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("acquired")))
-	t.add("SET NX PX: held", n(run.Lock.Held), nil, n(spans.named[telemetry.SpanLock]-spans.acquired), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("held")))
+	t.add("SET NX PX: held", n(run.Lock.Held), nil, n(spans.held), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("held")))
 	t.add("re-checks that hit", n(run.Lock.Rechecked), nil, n(spans.rechecks), m.sum(telemetry.MetricLockRechecks))
-	t.add("SET", n(sets), nil, span(telemetry.SpanSet), m.command(telemetry.SpanSet))
-	t.add("SET and SET NX PX", n(sets+attempts), n(redis.Set), n(spans.named[telemetry.SpanSet]+spans.named[telemetry.SpanLock]),
+	t.add("SET", n(sent.Set), nil, span(telemetry.SpanSet), m.command(telemetry.SpanSet))
+	t.add("SET and SET NX PX", n(sent.Set+sent.Lock), n(redis.Set), n(spans.named[telemetry.SpanSet]+spans.named[telemetry.SpanLock]),
 		plus(m.command(telemetry.SpanSet), m.command(telemetry.SpanLock)))
-	t.add("DEL (EVAL)", n(releases), n(redis.Eval), span(telemetry.SpanDel), m.command(telemetry.SpanDel))
+	t.add("DEL (EVAL)", n(sent.Unlock), n(redis.Eval), span(telemetry.SpanDel), m.command(telemetry.SpanDel))
 	t.add("DEL: released", n(run.Lock.Released), n(redis.Del), n(spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("released")))
-	t.add("DEL: lost", n(run.Lock.Lost), nil, n(spans.named[telemetry.SpanDel]-spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))
+	t.add("DEL: lost", n(run.Lock.Lost), nil, refused, m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))
 	t.add("waiters past their limit", n(run.Lock.Timeouts), nil, nil, m.sum(telemetry.MetricLockTimeouts))
 
 	t.add("backend calls", n(run.BackendCalls), nil, span(telemetry.SpanBackendCall), m.sum(telemetry.MetricBackendCalls))
@@ -87,6 +92,7 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 // table collects rows.
 type table struct {
 	standing redisstore.Standing
+	traces   bool // all of the run's are stored
 	rows     []Row
 }
 
@@ -99,7 +105,11 @@ func (t *table) add(fact string, app, redis, jaeger, prometheus *int) {
 			row.State = NotAvailable
 		}
 	}
-	for _, cell := range []*int{row.Redis, jaeger, prometheus} {
+	if jaeger != nil && !t.traces {
+		row.Jaeger = nil
+		row.State = NotAvailable
+	}
+	for _, cell := range []*int{row.Redis, row.Jaeger, prometheus} {
 		if cell != nil && *cell != *app {
 			row.State = Differs
 		}

@@ -16,7 +16,7 @@ type spanFacts struct {
 	outcome map[string]int // of worker spans
 	missing []string       // ids of traces that are not stored
 
-	links, hits, polls, rechecks, acquired, released, ended, failedCalls int
+	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, failedCalls int
 }
 
 // jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
@@ -93,17 +93,21 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 		f.named[s.OperationName]++
 		f.links += links
 		is := func(key string) bool { return s.tag(key) == true }
+		isNot := func(key string) bool { return s.tag(key) == false }
 		switch s.OperationName {
 		case telemetry.SpanWorker:
 			f.outcome[fmt.Sprint(s.tag(string(telemetry.Outcome)))]++
 		case telemetry.SpanGet:
 			count(&f.hits, is(string(telemetry.CacheHit)))
+			count(&f.misses, isNot(string(telemetry.CacheHit)))
 			count(&f.polls, name[parent] == telemetry.SpanWait)
 			count(&f.rechecks, is(string(telemetry.Recheck)) && is(string(telemetry.CacheHit)))
 		case telemetry.SpanLock:
 			count(&f.acquired, is(string(telemetry.LockAcquired)))
+			count(&f.held, isNot(string(telemetry.LockAcquired)))
 		case telemetry.SpanDel:
 			count(&f.released, is(string(telemetry.LockReleased)))
+			count(&f.refused, isNot(string(telemetry.LockReleased)))
 		case telemetry.SpanSet:
 			count(&f.ended, is(string(telemetry.EndedCycle)))
 		case telemetry.SpanBackendCall:

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"cachelab/app/record"
@@ -83,9 +82,16 @@ func (r Result) Sentence() string {
 	if n := r.Differing(); n > 0 {
 		return fmt.Sprintf("%s: %d of %d rows differ", claim, n, len(r.Rows))
 	}
+	if len(r.Missing) > 0 {
+		return claim + ": the app and Prometheus agree; Jaeger has forgotten traces of this run"
+	}
 	who := "the app, Redis, Jaeger and Prometheus agree"
 	if n := r.in(Shared) + r.in(NotAvailable); n > 0 {
-		who = fmt.Sprintf("the app, Jaeger and Prometheus agree; Redis's own counts are %s", run.RedisCommands.Standing)
+		standing := run.RedisCommands.Standing
+		if run.StoreErrors > 0 {
+			standing = "no check where commands failed"
+		}
+		who = fmt.Sprintf("the app, Jaeger and Prometheus agree; Redis's own counts are %s", standing)
 	}
 	return claim + ": " + who
 }
@@ -110,7 +116,7 @@ func getJSON(ctx context.Context, url string, into any) error {
 		return err
 	}
 	defer response.Body.Close()
-	where, _, _ := strings.Cut(url, "?")
+	where := request.URL.Host + request.URL.Path
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %w", where, statusError(response.StatusCode))
 	}

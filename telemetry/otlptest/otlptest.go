@@ -28,6 +28,7 @@ type Receiver struct {
 	spans  []Span
 	pushes [][]*metricspb.ResourceMetrics
 	reject int64
+	delay  time.Duration
 	silent chan struct{} // closed when it may speak again; nil if it speaks
 }
 
@@ -69,6 +70,9 @@ func (r *Receiver) Silence(silent bool) {
 	})
 }
 
+// Delay delays each answer by d.
+func (r *Receiver) Delay(d time.Duration) { r.set(func() { r.delay = d }) }
+
 // Stop makes it go away for good.
 func (r *Receiver) Stop() {
 	r.server.CloseClientConnections()
@@ -99,8 +103,9 @@ func (r *Receiver) set(change func()) {
 func (r *Receiver) read(w http.ResponseWriter, request *http.Request, into proto.Message) bool {
 	body, err := io.ReadAll(request.Body)
 	r.mu.Lock()
-	silent := r.silent
+	silent, delay := r.silent, r.delay
 	r.mu.Unlock()
+	time.Sleep(delay)
 	if silent != nil {
 		select {
 		case <-silent:
