@@ -120,6 +120,36 @@ func (s *servers) checkExemplars(t *testing.T, r result) {
 	}
 }
 
+// Where commands failed, Redis's counts are no check, and nothing differs all the same.
+func TestARunWithFailedCommandsIsVerifiedToo(t *testing.T) {
+	s := startServers(t)
+	if r := s.lab(t, "drill", "lost-redis"); r.code != 0 {
+		t.Fatal(r.out)
+	}
+	v := s.lab(t, "verify")
+	if v.code != 0 || !strings.Contains(v.out, "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed") {
+		t.Errorf("exit %d:\n%s", v.code, v.out)
+	}
+}
+
+// A trace that Jaeger has no more is no difference, and no agreement.
+func TestVerifyNamesTracesThatJaegerHasForgotten(t *testing.T) {
+	s := startServers(t)
+	s.lab(t, "fixed", "--rounds", "1", "--workers", "2", "--backend-latency", "10ms")
+	record, err := filepath.Glob(filepath.Join(s.records, "*.json"))
+	if err != nil || len(record) != 1 {
+		t.Fatal(record, err)
+	}
+	text := regexp.MustCompile(`"trace_ids": \[\s*\[\s*"`).ReplaceAllString(read(t, record[0]), "${0}0123456789abcdef0123456789abcdef\", \"")
+	if err := os.WriteFile(record[0], []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	v := s.lab(t, "verify", "--patience", "0s")
+	if v.code != 1 || strings.Contains(v.out, "differs") || !strings.Contains(v.out, "Jaeger does not hold 1 of the run's traces") {
+		t.Errorf("exit %d:\n%s", v.code, v.out)
+	}
+}
+
 // Live has two modes in one run: each is verified.
 func TestLiveIsStoredAsItWasPrintedInEachMode(t *testing.T) {
 	s := startServers(t)
