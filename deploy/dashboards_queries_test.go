@@ -87,13 +87,14 @@ type grafana struct {
 	*servers
 	from, to time.Time
 	step     time.Duration
-	run      string // a regular expression
+	run      string // a regular expression, as mode is
+	mode     string
 }
 
 // look is a page that shows the last five minutes, with a point for each second, of all runs.
 func look(s *servers) grafana {
 	now := time.Now()
-	return grafana{servers: s, from: now.Add(-5 * time.Minute), to: now, step: time.Second, run: ".*"}
+	return grafana{servers: s, from: now.Add(-5 * time.Minute), to: now, step: time.Second, run: ".*", mode: ".*"}
 }
 
 // filled is a query with its variables replaced as Grafana does it, for a push interval of 1 s.
@@ -103,7 +104,7 @@ func (g grafana) filled(query string) string {
 		"$__rate_interval", text(max(g.step+time.Second, 4*time.Second)),
 		"$__range", text(g.to.Sub(g.from)),
 		"$__interval", text(g.step),
-		"$mode", ".*",
+		"$mode", g.mode,
 		"$run", g.run,
 	).Replace(query)
 }

@@ -65,6 +65,12 @@ func TestDashboards(t *testing.T) {
 	})
 	t.Run("verdict", func(t *testing.T) { verdict(t, g, runs[0], runs[2]) })
 	t.Run("runs", func(t *testing.T) { runTable(t, g, runs) })
+	t.Run("linked to", func(t *testing.T) { // the ten seconds of the newest run's last round
+		link := g
+		link.from = g.to.Add(-10 * time.Second)
+		verdict(t, link, runs[0], runs[2])
+		runTable(t, link, runs)
+	})
 	t.Run("bars", func(t *testing.T) { exactBars(t, g, runs) })
 	t.Run("traces", func(t *testing.T) { traces(t, g, runs) })
 	t.Run("annotations", func(t *testing.T) { annotations(t, g, runs) })
@@ -198,11 +204,12 @@ func exactBars(t *testing.T, g grafana, runs []ran) {
 		want["Backend calls"][r.Mode] += float64(r.BackendCalls)
 		want["Waiters"][r.Mode] += float64(r.Outcomes["waited"])
 	}
-	for _, step := range []time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second, 2 * time.Minute} {
+	for _, step := range zooms {
 		zoomed := g
 		zoomed.step = step
-		zoomed.from = runs[0].Started.Add(-time.Minute).Truncate(step) // Grafana starts at a whole step, too
-		zoomed.to = g.to.Add(step)
+		zoomed.to = g.to.Add(6 * time.Minute) // a point that is further from the runs than Prometheus looks back by itself
+		since := zoomed.to.Sub(runs[0].Started) + time.Minute
+		zoomed.from = zoomed.to.Add(-(since + step).Truncate(step))
 		for title, want := range want {
 			if got := sums(zoomed.ask(t, panelOf(t, title).Targets[0].Expr, false), "mode"); !maps.Equal(got, want) {
 				t.Errorf("%s, a bar for each %v: %v, want %v", title, step, got, want)

@@ -172,6 +172,16 @@ func TestLiveIsStoredAsItWasPrintedInEachMode(t *testing.T) {
 			t.Errorf("after live alone: %s: %d values, %v", where, got, err)
 		}
 	})
+	// One mode of the two: what shows the other is empty, and nothing else.
+	chosen := look(s)
+	chosen.mode = "broken"
+	other := []string{"Fixed: backend", "Calls saved", "Peak in flight: B", "Latency p99: B", "Wait time", "Latency, fixed", ": other runs"}
+	everyQuery(t, chosen, func(where string, got int, err error) {
+		empty := slices.ContainsFunc(other, func(title string) bool { return strings.Contains(where, title) })
+		if err != nil || empty != (got == 0) && !strings.Contains(where, "Alerts") {
+			t.Errorf("after live, with broken chosen: %s: %d values, %v", where, got, err)
+		}
+	})
 }
 
 // The README's tour: what each step says is there to be seen. The panels' values are TestDashboards' matter.

@@ -3,11 +3,14 @@
 package deploy
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -35,6 +38,30 @@ func TestRules(t *testing.T) {
 	}
 	if out, err := promtool(t, ".", "test", "rules", ruleTests); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A fixed run whose backend is down does what it can: its workers call one after another, and that is no herd.
+func TestNoRuleTakesADeadBackendForAHerd(t *testing.T) {
+	s := startServers(t)
+	r := s.lab(t, "fixed", "--rounds", "1", "--workers", "20", "--backend-fail", "all", "--backend-latency", "50ms")
+	over := time.Now()
+	type evaluated struct {
+		Groups []struct{ LastEvaluation time.Time }
+	}
+	eventually(t, 10*time.Second, "the rules have seen the whole run", func() error {
+		groups := ask[evaluated](t, s.prometheus+"/api/v1/rules", nil).Groups
+		if len(groups) != 1 || !groups[0].LastEvaluation.After(over) {
+			return fmt.Errorf("%+v", groups)
+		}
+		return nil
+	})
+	failed := s.query(t, `sum(cachelab_backend_calls_total{result="error"})`)
+	if r.json.BackendCalls != 20 || !slices.Equal(failed, []float64{20}) {
+		t.Errorf("%d backend calls, of which %v failed, want 20", r.json.BackendCalls, failed)
+	}
+	if fired := s.query(t, `count_over_time(ALERTS[5m])`); len(fired) != 0 {
+		t.Errorf("alerts fired: %v", fired)
 	}
 }
 

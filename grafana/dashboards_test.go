@@ -24,6 +24,8 @@ type panelModel struct {
 	GridPos                  struct{ X, Y, W, H int }
 	Targets                  []map[string]any
 	Options                  struct{ Content string }
+	TimeFrom                 string
+	Datasource               struct{ UID string }
 	FieldConfig              struct {
 		Defaults struct{ Unit, NoValue string }
 	}
@@ -264,6 +266,91 @@ func TestNothingIsExtrapolatedButQuantiles(t *testing.T) {
 	}
 }
 
+// A link to a round chooses ten seconds, fixed at both ends: $__range is then just that, and Grafana ignores timeFrom,
+// which moves the end of a time that is not fixed to now.
+func TestNumbersLookBackAnHourFromTheEndOfTheChosenTime(t *testing.T) {
+	lookBacks := 0
+	for file, text := range stored(t) {
+		walk(t, text, func(key string, value any) {
+			query, ok := value.(string)
+			if !ok || key != "expr" {
+				return
+			}
+			if strings.Contains(query, "$__range") {
+				t.Errorf("%s looks back as far as the page does: %s", file, query)
+			}
+			if strings.Contains(query, "["+lookBack+"]") {
+				lookBacks++
+			}
+		})
+	}
+	if lookBacks < 14 {
+		t.Errorf("only %d queries look back an hour, want those of the verdict and of the runs", lookBacks)
+	}
+	for file, page := range dashboards(t) {
+		for _, p := range page.Panels {
+			if p.TimeFrom != "" && p.Datasource.UID != "jaeger" {
+				t.Errorf("%s: %q has a time of its own, %s", file, p.Title, p.TimeFrom)
+			}
+		}
+	}
+	if words := dashboards(t)[herdPage+".json"].Panels[0].Options.Content; !strings.Contains(words, "look back one hour from its end") {
+		t.Errorf("the page says %q", words)
+	}
+}
+
+var sumsByMode = regexp.MustCompile(`by \([^)]*\bmode\b`)
+
+// A live run has two modes, so its id alone does not name a series, unless the query asks for one mode.
+func TestSeriesOfTwoModesHaveTwoNames(t *testing.T) {
+	checked := 0
+	for file, page := range dashboards(t) {
+		for _, p := range page.Panels {
+			for _, target := range p.Targets {
+				expr, _ := target["expr"].(string)
+				legend, _ := target["legendFormat"].(string)
+				if p.Type == "table" || !sumsByMode.MatchString(expr) || strings.Contains(expr, `mode="`) {
+					continue // a table shows every label
+				}
+				checked++
+				if !strings.Contains(legend, "{{mode}}") {
+					t.Errorf("%s: %q calls its series %q, and sums by mode", file, p.Title, legend)
+				}
+				if strings.Contains(expr, "by (instance, mode)") && !strings.Contains(legend, "{{instance}}") {
+					t.Errorf("%s: %q calls its series %q, and sums by run", file, p.Title, legend)
+				}
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d queries sum by mode", checked)
+	}
+}
+
+// A process's metrics know no mode, and its id may begin with "live": the run's own metrics say which modes it has.
+func TestRuntimePanelsFindTheModeOfARun(t *testing.T) {
+	found := 0
+	for file, page := range dashboards(t) {
+		for _, p := range page.Panels {
+			for _, target := range p.Targets {
+				expr, _ := target["expr"].(string)
+				if strings.Contains(expr, "$mode-") {
+					t.Errorf("%s: %q takes the mode from the run's id: %s", file, p.Title, expr)
+				}
+				if strings.Contains(expr, "{instance=~") {
+					found++
+					if !strings.Contains(expr, " and on (instance) (cachelab_run_active_ratio{mode=~\"$mode\"") {
+						t.Errorf("%s: %q shows runs of every mode: %s", file, p.Title, expr)
+					}
+				}
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d queries for metrics of a process, want 3", found)
+	}
+}
+
 // Broken is red and every other mode green, whatever the series adds to its mode.
 func TestColorsFollowTheMode(t *testing.T) {
 	legends := regexp.MustCompile(`\{\{\w+\}\}`)
@@ -272,10 +359,10 @@ func TestColorsFollowTheMode(t *testing.T) {
 		for _, p := range page.Panels {
 			for _, target := range p.Targets {
 				if legend, _ := target["legendFormat"].(string); p.Type == "timeseries" {
-					if !strings.HasPrefix(legend, "{{mode}}") && legend != "{{instance}}" {
+					if expr, _ := target["expr"].(string); !strings.HasPrefix(legend, "{{mode}}") && (legend != "{{instance}}" || sumsByMode.MatchString(expr)) {
 						t.Errorf("%q calls its series %q: the colour goes by how the name begins", p.Title, legend)
 					}
-					for _, word := range []string{"hit", "miss", "held", "acquired", "SET", "DEL", "GET", "SET NX PX", "lost", "used", "idle"} {
+					for _, word := range []string{"hit", "miss", "held", "acquired", "SET", "DEL", "GET", "SET NX PX", "lost", "used", "idle", "live-20260102-030405-abcd"} {
 						rest := strings.TrimPrefix(legend, "{{mode}}")
 						names[legends.ReplaceAllString(rest, word)] = true
 					}

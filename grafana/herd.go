@@ -18,7 +18,7 @@ const toRun = "**No data yet?** Run `make broken`, then `make fixed` (or `make c
 	"**Red is broken:** every worker that misses the expired key calls the backend, a wall of calls at each expiry. " +
 	"**Green is fixed:** one worker fills under a lock, the others wait: one call. " +
 	"Click a dot in the latency graph, or a trace in the last row, to see that round as a waterfall. " +
-	"Numbers and tables look back one hour, graphs show the time chosen above."
+	"Graphs show the time chosen above; numbers and tables look back one hour from its end."
 
 // herd is the home page: it shows the herd and the fix to whoever knows nothing of them.
 func herd() *page {
@@ -61,7 +61,7 @@ func verdict(p *page) {
 	p.panel(5, 6, "Peak in flight", says("The most callers inside the backend at once, running or queued, in the newest run of each mode.",
 		"the whole herd stands there: the number of workers.", "1."),
 		byMode(number(count, both(func(mode string) string {
-			return fmt.Sprintf("max by (%s) (max_over_time(%s[$__range]))", perRun, backendPeak.in(inMode(mode)))
+			return fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", perRun, backendPeak.in(inMode(mode)), lookBack)
 		})...)))
 	p.panel(5, 6, "Latency p99", says("The slowest hundredth of requests in the newest run of each mode: the run's own exact value, an estimate until it ends.",
 		"the herd queues for the backend: a second and more.", "one fill plus a poll: about 0.3 s with a backend of 0.25 s."),
@@ -75,7 +75,7 @@ func overTime(p *page) {
 		bars(count, query(added(backendCalls.in(), perMode), "{{mode}}")))
 	p.panel(12, 8, "In flight at peak", says("The most callers inside the backend at once in each interval, for each run.",
 		"jumps to the number of workers at each expiry, then drains ten at a time.", "never above 1."),
-		lines(count, query(most(backendPeak.in(), perRun), "{{"+run+"}}")).Decimals(0))
+		lines(count, query(most(backendPeak.in(), perRun), modeAndRun)).Decimals(0))
 	p.panel(12, 8, "GET: hits and misses", says("Replies to GET in each interval; a miss is a nil reply.",
 		"only misses: 50 at once, and each calls.", "more misses, as waiters poll, and then a hit for each of them. Polls are cheap, calls are not."),
 		bars(count, query(added(gets.in(), "mode, result"), "{{mode}} {{result}}")))
@@ -106,12 +106,13 @@ func latency(p *page) {
 
 func runsAndTraces(p *page) {
 	p.row("Runs, rounds and alerts")
-	p.panel(24, 7, "Runs", says("One line for each run of the last hour, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
+	p.panel(24, 7, "Runs", says("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
 		"calls per expiry is the number of workers.", "calls per expiry is 1."), runTable())
-	const what = "The latest rounds of this mode in Jaeger, with 50 workers at most in each trace. The trace id opens the waterfall."
+	const what = "The latest rounds of this mode in Jaeger, of the last hour, or of the chosen time where that is fixed at both ends. " +
+		"There are 50 workers at most in each trace. The trace id opens the waterfall."
 	p.panel(8, 8, "Round traces, broken", says(what, "a wall of backend calls, one under each worker.", "see the table beside it."), traceTable(broken, red))
 	p.panel(8, 8, "Round traces, fixed", says(what, "see the table beside it.", "one backend call; each wait for fill links to the winner."), traceTable(fixed, green))
-	p.panel(8, 8, "Alerts that fire now", says("From deploy/rules in Prometheus, which looks every second.",
+	p.panel(8, 8, "Alerts that fire now", says("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
 			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value", "Value #A"}, "alertname", "severity")).

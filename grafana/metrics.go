@@ -104,8 +104,8 @@ func unitSuffix(m metric) string {
 // in selects the metric's series of the chosen modes and runs, and those with the labels, like `result="hit"`.
 func (m metric) in(labels ...string) string {
 	chosen := []string{`mode=~"$mode"`, `instance=~"$run"`}
-	if strings.HasPrefix(m.name, "go.") { // the runtime knows no mode, but a run's id begins with it
-		chosen = []string{`instance=~"$mode-.*"`, `instance=~"$run"`}
+	if strings.HasPrefix(m.name, "go.") { // the runtime knows no mode: see ofMode
+		chosen = []string{`instance=~"$run"`}
 	}
 	return m.stored() + "{" + strings.Join(append(labels, chosen...), ",") + "}"
 }

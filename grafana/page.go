@@ -11,12 +11,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/text"
 )
 
-const (
-	// lookBack is how old a run may be to be in the numbers and tables. The graphs show what the page's time says,
-	// which is short, so that a herd is more than a line of one pixel.
-	lookBack = "1h"
-	window   = "now-5m"
-)
+// window is what the graphs show at first: short, so that a herd is more than a line of one pixel.
+const window = "now-5m"
 
 // The pages, by uid.
 const (

@@ -45,7 +45,7 @@ func sourceOf(kind string) common.DataSourceRef {
 	return common.DataSourceRef{Type: &kind, Uid: &kind}
 }
 
-// query is a Prometheus query over time, instant one for now. The caller's targets() gives it its letter.
+// query is a Prometheus query over time, instant one for the end of the chosen time. The caller's targets() gives it its letter.
 func query(expr, legend string) *prometheus.DataqueryBuilder {
 	return prometheus.NewDataqueryBuilder().Datasource(sourceOf("prometheus")).EditorMode(prometheus.QueryEditorModeCode).
 		Expr(expr).LegendFormat(legend).Range()
@@ -95,8 +95,7 @@ func number(unit string, queries ...*prometheus.DataqueryBuilder) *stat.PanelBui
 	p := stat.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).NoValue(nothing).
 		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
 		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeBackground).
-		TextMode(common.BigValueTextModeValueAndName).Orientation(common.VizOrientationHorizontal).
-		TimeFrom(lookBack).HideTimeOverride(true)
+		TextMode(common.BigValueTextModeValueAndName).Orientation(common.VizOrientationHorizontal)
 	return p
 }
 
@@ -129,7 +128,7 @@ func list(queries ...*prometheus.DataqueryBuilder) *table.PanelBuilder {
 	for _, q := range queries {
 		q.Format(prometheus.PromQueryFormatTable)
 	}
-	return table.NewPanelBuilder().Targets(targets(queries...)).NoValue(nothing).TimeFrom(lookBack).HideTimeOverride(true).
+	return table.NewPanelBuilder().Targets(targets(queries...)).NoValue(nothing).
 		CellHeight(common.TableCellHeightSm)
 }
 

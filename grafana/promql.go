@@ -11,22 +11,42 @@ const (
 	perMode = "mode"
 )
 
+// modeAndRun names a series of one run in one mode: a live run has two. It begins with the mode, which gives the colour.
+const modeAndRun = "{{mode}} {{" + run + "}}"
+
+// lookBack is how old a run may be at the end of the chosen time to be in the numbers and tables. Not $__range: a link
+// to a round chooses ten seconds.
+const lookBack = "1h"
+
 // added is how much a counter grew in each interval of a graph, exactly: no rate, nothing extrapolated. It subtracts
 // per series before it sums, or an older run that leaves the graph would draw a bar below zero; a series that is
 // younger than the interval began at 0, or a run's first burst would be lost when one zooms out.
 func added(series, by string) string {
-	return fmt.Sprintf("sum by (%[2]s) (%[1]s - (%[1]s offset $__interval or %[1]s * 0))", series, by)
+	value := latest(series, "")
+	return fmt.Sprintf("sum by (%s) (%s - (%s or %s * 0))", by, value, latest(series, " offset $__interval"), value)
 }
 
-// total is the last value of a run's counter, however long ago: what the run printed. Never increase(), which
+// latest is a series's last value of the last five minutes, which is as far as Prometheus looks back by itself, or of
+// the last interval, where that is longer: a run that ended early in it would else be overlooked.
+func latest(series, offset string) string {
+	return fmt.Sprintf("(%[1]s%[2]s or last_over_time(%[1]s[$__interval]%[2]s))", series, offset)
+}
+
+// ofMode keeps the values of runs of the chosen modes. It is for the metrics of a process, which know no mode; that of
+// a live run has two.
+func ofMode(values string) string {
+	return fmt.Sprintf("%s and on (%s) %s", values, run, latest(runActive.in(), ""))
+}
+
+// total is the last value of a run's counter, up to an hour ago: what the run printed. Never increase(), which
 // extrapolates.
 func total(series string) string {
-	return fmt.Sprintf("sum by (%s) (last_over_time(%s[$__range]))", perRun, series)
+	return fmt.Sprintf("sum by (%s) (last_over_time(%s[%s]))", perRun, series, lookBack)
 }
 
-// last is the last value of a run's gauge.
+// last is the last value of a run's gauge, up to an hour ago.
 func last(series string) string {
-	return fmt.Sprintf("max by (%s) (last_over_time(%s[$__range]))", perRun, series)
+	return fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", perRun, series, lookBack)
 }
 
 // now is a gauge over time. Unlike the bare series it ends with the run, not five minutes later.
@@ -45,10 +65,10 @@ func quantile(q, buckets, by string) string {
 	return fmt.Sprintf("histogram_quantile(%s, sum by (%s, le) (rate(%s[$__rate_interval])))", q, by, buckets)
 }
 
-// started is when a run pushed for the first time, in seconds since 1970: the first sample of run.active in the
-// chosen time. timestamp() tells the sample's own time, which only a subquery can carry over a run's end.
+// started is when a run pushed for the first time, in seconds since 1970: the first sample of run.active in the last
+// hour. timestamp() tells the sample's own time, which only a subquery can carry over a run's end.
 func started(labels ...string) string {
-	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[$__range:1s]))", perRun, runActive.in(labels...))
+	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:1s]))", perRun, runActive.in(labels...), lookBack)
 }
 
 // ofNewest keeps the values of the run of this mode that was started last. Chosen by its start, not by its last push,
@@ -66,8 +86,8 @@ func perExpiry(labels ...string) string {
 
 // p99 is the ledger's own once the run has ended, until then an estimate.
 func p99(labels ...string) string {
-	return fmt.Sprintf("%s or histogram_quantile(0.99, sum by (%s, le) (last_over_time(%s[$__range])))",
-		last(runLatency.in(append(labels, label("quantile", "p99"))...)), perRun, requestDuration.in(labels...))
+	return fmt.Sprintf("%s or histogram_quantile(0.99, sum by (%s, le) (last_over_time(%s[%s])))",
+		last(runLatency.in(append(labels, label("quantile", "p99"))...)), perRun, requestDuration.in(labels...), lookBack)
 }
 
 // The state of a run, as a number for the table's words.

@@ -1,0 +1,54 @@
+//go:build e2e
+
+package deploy
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// zooms are the intervals of a graph that shows minutes, up to one that shows weeks. Prometheus by itself looks back
+// five minutes, so the longest overlook a run that ended early in one, unless the query minds it.
+var zooms = []time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+
+// storedRuns are pushes, one a second, as promtool notes them: _ is none, 0+1x9 begins at 0 and adds 1 nine times. A
+// herd 20 minutes after midnight, over within 20 seconds and with a hole among its pushes; at one o'clock 40 minutes of
+// live, in both modes.
+const storedRuns = `
+      - {series: 'cachelab_run_active_ratio{instance="broken-1",mode="broken"}', values: '_x1200 1x19 0'}
+      - {series: 'cachelab_backend_calls_total{instance="broken-1",mode="broken",result="ok"}', values: '_x1200 0x3 50 _ _ _ 50 100x12'}
+      - {series: 'go_memory_allocated_bytes_total{instance="broken-1"}', values: '_x1200 0x3 7000x16'}
+      - {series: 'cachelab_run_active_ratio{instance="live-1",mode="broken"}', values: '_x3600 1x1199 0x1200'}
+      - {series: 'cachelab_run_active_ratio{instance="live-1",mode="fixed"}', values: '_x3600 0x1199 1x1199 0'}
+      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="broken",result="ok"}', values: '_x3600 0+1x2400'}
+      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="fixed",result="ok"}', values: '_x3600 0x1200 1x1200'}
+      - {series: 'go_memory_allocated_bytes_total{instance="live-1"}', values: '_x3600 0+10x2400'}
+`
+
+// In Prometheus's own engine, at three o'clock: the bars of the three hours add up to what was counted.
+func TestBarsAddUpAtEveryZoomLongAfterTheRuns(t *testing.T) {
+	for _, test := range []struct {
+		title, mode string
+		want        []string
+	}{
+		{"Backend calls", ".*", []string{`{labels: '{mode="broken"}', value: 2500}`, `{labels: '{mode="fixed"}', value: 1}`}},
+		{"Backend calls", "fixed", []string{`{labels: '{mode="fixed"}', value: 1}`}},
+		{"Allocations", ".*", []string{`{labels: '{instance="broken-1"}', value: 7000}`, `{labels: '{instance="live-1"}', value: 24000}`}},
+		{"Allocations", "fixed", []string{`{labels: '{instance="live-1"}', value: 24000}`}},
+	} {
+		file := "tests:\n  - interval: 1s\n    input_series:" + storedRuns + "    promql_expr_test:\n"
+		for _, step := range zooms[2:] { // the shortest are more points than promtool takes
+			g := grafana{step: step, run: ".*", mode: test.mode}
+			query := g.filled(fmt.Sprintf("sum_over_time((%s)[3h:$__interval])", panelOf(t, test.title).Targets[0].Expr))
+			file += fmt.Sprintf("      - {expr: '%s', eval_time: 3h, exp_samples: [%s]}\n", query, strings.Join(test.want, ", "))
+		}
+		path := filepath.Join(t.TempDir(), "zoom.yml")
+		write(t, path, file)
+		if out, err := promtool(t, ".", "test", "rules", path); err != nil {
+			t.Errorf("%s, mode %s: %v: %s", test.title, test.mode, err, out)
+		}
+	}
+}
