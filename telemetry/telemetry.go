@@ -90,8 +90,8 @@ const (
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Notices are for the user: what was left out, and why.
-	Notices []string
+	// Notice is for the user: what was left out, and why; "" if nothing was.
+	Notice string
 
 	options   Options
 	about     *resource.Resource
@@ -101,6 +101,7 @@ type Telemetry struct {
 	meter     *sdkmetric.MeterProvider // nil without metrics
 	metrics   *metricCounter           // nil without export of metrics
 	branch    bool                     // the meter is another's
+	absent    []string                 // what nobody takes
 	traceable bool                     // spans go to an OTLP receiver
 	patience  time.Duration            // with a receiver of spans that has stopped accepting
 }
@@ -143,6 +144,9 @@ func (t *Telemetry) exporters(ctx context.Context, env lookup, o Options) (sdktr
 	}
 	spansThere, err := t.reach(ctx, o.Switch, spansTo)
 	metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
+	if len(t.absent) > 0 {
+		t.Notice = "telemetry: nobody takes " + strings.Join(t.absent, ", ") + " (make up)"
+	}
 	t.traceable = spansThere && spansTo != nil
 	t.patience = max(spansPatience, traces.timeout(env))
 	if !spansThere {
@@ -167,7 +171,7 @@ func (t *Telemetry) reach(ctx context.Context, s Switch, r *receiver) (bool, err
 	case s == On, !problem.absent && r.variable != "":
 		return false, problem.err
 	}
-	t.Notices = append(t.Notices, fmt.Sprintf("telemetry: no %s, as nothing takes them at %s (make up starts what does)", r.signal, r.endpoint))
+	t.absent = append(t.absent, fmt.Sprintf("%s at %s", r.signal, r.endpoint))
 	return false, nil
 }
 

@@ -9,7 +9,7 @@ import (
 // wins and fills; the others wait and read again. Nobody calls the backend without the lock.
 //
 // The lock protects the recomputation of a value, not its correctness: a winner that takes longer than the
-// lock lives is overtaken by the next, and may still store its older value.
+// lock lives is overtaken by the next, and may still store its older value. All fields must be set.
 type Fixed struct {
 	Aside
 	Lock FillLock

@@ -12,11 +12,12 @@ func LockKey(key string) string { return key + ":filling" }
 
 // Bounds of the steps, in one place.
 const (
-	// releaseTimeout bounds the release of a lock, which does not end with the caller's context.
+	// releaseTimeout bounds the SET and the release of a lock, which do not end with the caller's context.
 	// A command may take a second until it is given up, so this leaves time to try again.
 	releaseTimeout = 3 * time.Second
 	// maxStoreErrors is the store error that fails a waiter, or a release; the ones before are tolerated.
-	// One lost reply must not fail a request; a store that is down must, and soon.
+	// One lost reply must not fail whoever waits; a store that is down must, and soon. The first GET and the
+	// re-check are not repeated: the caller may.
 	maxStoreErrors = 3
 )
 
@@ -157,11 +158,14 @@ func (r *request) fill(ctx context.Context) error {
 	}
 	r.Value, r.Loaded = value, time.Now()
 
+	// The value was paid for: a caller that leaves now does not keep it from the others.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
 	r.Sent.Set++
 	endedCycle, err := r.Store.Set(ctx, r.key, value, r.ttl())
 	switch {
 	case err != nil:
-		r.storeError(ctx)
+		r.StoreErrors++
 	case endedCycle:
 		r.Expiries++
 	}

@@ -20,7 +20,7 @@ const (
 	// pauseJitter spreads the waiters: without it they would all read in step.
 	pauseJitter = 0.25
 	// lockRetry is how old a waiter's last lock attempt must be before it tries again. A poll that misses
-	// while the lock is free means that the winner failed; this is what that costs at most.
+	// while the lock is free means that the winner failed; this, and a pause, is what that costs at most.
 	lockRetry = 100 * time.Millisecond
 )
 

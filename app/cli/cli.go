@@ -35,7 +35,7 @@ type Process struct {
 func Main(ctx context.Context, p Process) int {
 	root := newRoot(p)
 	root.SetArgs(p.Args)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 
 	var verdict errVerdict
 	var usage errUsage
@@ -48,7 +48,7 @@ func Main(ctx context.Context, p Process) int {
 		}
 		return ExitVerdict
 	case errors.As(err, &usage):
-		fmt.Fprintf(p.Stderr, "cachelab: %v\n(see cachelab --help)\n", err)
+		fmt.Fprintf(p.Stderr, "cachelab: %v\n(see %s --help)\n", err, command.CommandPath())
 		return ExitUsage
 	}
 	fmt.Fprintf(p.Stderr, "cachelab: %v\n", err)

@@ -265,7 +265,7 @@ func TestAVerdictThatIsNotOkExits3(t *testing.T) {
 	out := run(t.Context(), t, nil, "fixed", "--redis", "embedded", "--workers", "5", "--rounds", "1", "--backend-fail", "all",
 		"--backend-latency", "10ms")
 	equal(t, "exit code", out.code, cli.ExitVerdict)
-	if !strings.Contains(out.stdout, "verdict: not ok, 5 backend calls / 0 expiries = 0.0, and 5 of 5 requests failed") {
+	if !strings.Contains(out.stdout, "verdict: not ok, 5 backend calls / 0 expiries, and 5 of 5 requests failed") {
 		t.Errorf("verdict in:\n%s", out.stdout)
 	}
 }

@@ -207,6 +207,9 @@ func (s *settings) warnings(modes []lab.Mode) []string {
 		all = append(all, fmt.Sprintf("the wait timeout (%v) is not longer than the lock TTL (%v): a winner that dies takes its waiters along",
 			s.WaitTimeout, s.LockTTL))
 	}
+	if s.TTL < 100*time.Millisecond {
+		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than two pauses of a waiter (50ms each): the value may expire before a waiter looks", s.TTL))
+	}
 	return all
 }
 

@@ -25,7 +25,7 @@ const (
 	CallEnded   Step = "BACKEND answered"
 	Set         Step = "SET"
 	Released    Step = "DEL released"
-	Lost        Step = "DEL refused: the lock is no longer ours"
+	Lost        Step = "DEL refused: the lock is not ours"
 	WaitEnded   Step = "WAIT ended"
 	Failed      Step = "FAILED"
 	Fault       Step = "FAULT" // injected by a drill

@@ -185,7 +185,7 @@ func TestWorkersOfAStreamThinkAndAreNotInStep(t *testing.T) {
 		if len(moments) < l.Requests*9/10 || len(r.starts) != 20 {
 			t.Errorf("%d requests of %d workers at %d moments", l.Requests, len(r.starts), len(moments))
 		}
-		if v := herd.JudgeStream(herd.JudgeHerd)(l); !v.OK || v.Text != "0 backend calls / 0 expiries = 0.0: the key did not expire in this time" {
+		if v := herd.JudgeStream(herd.JudgeHerd)(l); !v.OK || v.Text != "0 backend calls / 0 expiries: the key did not expire in this time" {
 			t.Errorf("verdict %+v", v)
 		}
 	})

@@ -83,8 +83,12 @@ func JudgeStream(judge Judge) Judge {
 }
 
 func verdictOn(l Ledger) Verdict {
-	return Verdict{
+	v := Verdict{
 		Invariant: l.BackendCalls == l.Expiries,
-		Text:      fmt.Sprintf("%d backend calls / %d expiries = %.1f", l.BackendCalls, l.Expiries, CallsPerExpiry(l.Counts)),
+		Text:      fmt.Sprintf("%d backend calls / %d expiries", l.BackendCalls, l.Expiries),
 	}
+	if l.Expiries > 0 {
+		v.Text += fmt.Sprintf(" = %.1f", CallsPerExpiry(l.Counts))
+	}
+	return v
 }

@@ -153,9 +153,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	if err != nil {
 		return ledger, err
 	}
-	for _, notice := range observed.Notices {
-		r.terminal.Notice(notice)
-	}
+	r.terminal.Notice(observed.Notice)
 	// The end of telemetry does not end with the run's context: an interrupted run is delivered too.
 	defer func() {
 		r.undelivered = observed.Shutdown(context.WithoutCancel(ctx))
@@ -220,6 +218,9 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	r.facts.RedisCommands.Commands, r.facts.RedisCommands.Standing = redis.Count(counting, before)
+	if !r.facts.Verdict.OK && r.facts.RedisCommands.Standing == redisstore.Shared {
+		r.facts.Verdict.Text += " (another client used this Redis meanwhile)"
+	}
 	return ledger, err
 }
 

@@ -90,9 +90,7 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, notice := range observed.Notices {
-		r.terminal.Notice(notice)
-	}
+	r.terminal.Notice(observed.Notice)
 	var branches []*telemetry.Telemetry
 	defer func() {
 		ending := context.WithoutCancel(ctx)

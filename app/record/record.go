@@ -80,7 +80,7 @@ func Load(folder, id string) ([]Record, error) {
 	case len(records) > 0:
 		return records, nil
 	case id != "":
-		return nil, fmt.Errorf("%w as %q in %s: see the names there, or leave --run out for the newest", ErrNone, id, folder)
+		return nil, fmt.Errorf("%w as %q in %s: a run prints its id, or leave --run out for the newest", ErrNone, id, folder)
 	}
 	return nil, fmt.Errorf("%w in %s: make one first, like make fixed", ErrNone, folder)
 }

@@ -21,8 +21,16 @@ type Holder struct {
 	TTL   time.Duration // until it expires; negative if it never does
 }
 
-// Forget deletes key, so that a run starts with an expired key.
+// Forget deletes key, so that a run starts with an expired key. A key that never expires is somebody else's: it stays,
+// and that is an error.
 func (r *Redis) Forget(ctx context.Context, key string) error {
+	ttl, err := r.keeper.PTTL(ctx, key).Result()
+	if err != nil {
+		return fmt.Errorf("look for %q before the run: %w", key, err)
+	}
+	if ttl == keyForever {
+		return fmt.Errorf("%q is in Redis and never expires, so it is not the lab's: delete it, choose another --key, or use --redis embedded", key)
+	}
 	if err := r.keeper.Del(ctx, key).Err(); err != nil {
 		return fmt.Errorf("delete %q before the run: %w", key, err)
 	}

@@ -160,11 +160,11 @@ func summaryRows(r Run) []row {
 		{"requests", requests},
 		{"backend calls", fmt.Sprint(r.BackendCalls)},
 		{"expiries", fmt.Sprint(r.Expiries)},
-		{"calls per expiry", fmt.Sprintf("%.1f", r.CallsPerExpiry)},
+		{"calls per expiry", callsPerExpiry(r)},
 		{"peak in flight", fmt.Sprint(r.BackendPeak)},
 		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
 			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
-		{"GET", fmt.Sprintf("%d hit, %d miss, %d of them polls", r.Gets.Hit, r.Gets.Miss, r.Polls)},
+		{"GET", fmt.Sprintf("%d hit, %d miss; %d were polls", r.Gets.Hit, r.Gets.Miss, r.Polls)},
 	}
 	if r.Lock.Acquired+r.Lock.Held > 0 {
 		rows = append(rows, row{"SET NX PX", fmt.Sprintf("%d acquired, %d held by another", r.Lock.Acquired, r.Lock.Held)},
@@ -187,6 +187,14 @@ func summaryRows(r Run) []row {
 	return append(rows, row{"Redis counted", r.RedisCommands.text()})
 }
 
+// callsPerExpiry is the invariant's number; without an expiry there is none.
+func callsPerExpiry(r Run) string {
+	if r.Expiries == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", r.CallsPerExpiry)
+}
+
 func (m Milliseconds) text() string {
 	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", millisecondsText(m.P50), millisecondsText(m.P95),
 		millisecondsText(m.P99), millisecondsText(m.Max))
@@ -194,7 +202,7 @@ func (m Milliseconds) text() string {
 
 func (c RedisCommands) text() string {
 	if c.Standing == "not available" {
-		return "not available on this server"
+		return "not available: the server does not tell, or was restarted"
 	}
 	text := fmt.Sprintf("%d GET, %d SET, %d EVAL, %d DEL", c.Get, c.Set, c.Eval, c.Del)
 	if c.Standing == "shared" {
