@@ -172,6 +172,7 @@ func TestLoadIsALargerQuietFixed(t *testing.T) {
 }
 
 func TestCompareRunsBothAndPrintsTheRatio(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "runs.json")
 	out := run(t.Context(), t, nil, "compare", "--redis", "embedded", "--json", file, "--quiet", "--ttl", "800ms",
 		"--workers", "20", "--rounds", "2", "--backend-capacity", "0")
@@ -282,6 +283,7 @@ func TestKeysOfAnyBytesWork(t *testing.T) {
 }
 
 func TestAnInterruptedRunReleasesTheLockAndTellsWhatThereIs(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var interrupted time.Time
@@ -313,6 +315,7 @@ func TestAnInterruptedRunReleasesTheLockAndTellsWhatThereIs(t *testing.T) {
 }
 
 func TestAHeldLockIsWaitedForAndNeverDeleted(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	send(t, server.Addr(), "SET product:42:price:filling theirs PX 700")
 	started := time.Now()
@@ -370,6 +373,7 @@ func exchange(addr, command string) error {
 }
 
 func TestARedisThatDiesEndsTheRunSoonWithItsErrors(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	started := time.Now()
 	// When the last of them waits, all have missed.
@@ -391,6 +395,7 @@ func TestARedisThatDiesEndsTheRunSoonWithItsErrors(t *testing.T) {
 }
 
 func TestARedisThatIsNotThereIsAnErrorWithinSeconds(t *testing.T) {
+	t.Parallel()
 	started := time.Now()
 	out := run(t.Context(), t, nil, "fixed", "--redis", "redis://:s3cret@127.0.0.1:1", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitFailed)

@@ -37,6 +37,7 @@ func contains(t *testing.T, text string, wants ...string) {
 }
 
 func TestTheReportOfACompare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	page, runs := filepath.Join(dir, "report.html"), filepath.Join(dir, "runs.json")
 	const key = `a<b>&"c"'d`
@@ -66,6 +67,7 @@ func TestTheReportOfACompare(t *testing.T) {
 }
 
 func TestTheDefaultReportIsSmall(t *testing.T) {
+	t.Parallel()
 	page := filepath.Join(t.TempDir(), "report.html")
 	out := run(t.Context(), t, nil, "compare", "--redis", "embedded", "--telemetry", "off", "--report", page, "--quiet", "--ttl", "400ms",
 		"--backend-latency", "50ms")
@@ -153,6 +155,7 @@ func TestARunEndsWithAWaterfall(t *testing.T) {
 
 // The live line is there on a terminal only, so this makes one with script(1).
 func TestTheLiveLineOnATerminal(t *testing.T) {
+	t.Parallel()
 	script, err := exec.LookPath("script")
 	if err != nil {
 		t.Skip("no script(1) here, which makes a terminal (Debian: bsdutils)")

@@ -71,6 +71,7 @@ func TestLoadDropsNoSpanAndKeepsTracesSmall(t *testing.T) {
 
 // P11
 func TestAReceiverThatFailsChangesNeitherVerdictNorExit(t *testing.T) {
+	t.Parallel()
 	silent := otlptest.Start(t)
 	silent.Silence(true)
 	for name, url := range map[string]string{"none": "http://127.0.0.1:1", "one that never answers": silent.URL} {
@@ -146,6 +147,7 @@ func TestAPasswordIsInNoSpan(t *testing.T) {
 
 // Two processes on one Redis: the waiters of one are linked to the winner in the other.
 func TestWaitersAreLinkedAcrossProcesses(t *testing.T) {
+	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "cachelab")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "cachelab/app").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
