@@ -145,7 +145,7 @@ func TestVerifyNamesTracesThatJaegerHasForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.lab(t, "verify", "--patience", "0s")
-	if v.code != 1 || strings.Contains(v.out, "differs") || !strings.Contains(v.out, "Jaeger does not hold 1 of the run's traces") {
+	if v.code != 1 || strings.Contains(v.out, "differs") || !strings.Contains(v.out, "1 of the run's traces are not in Jaeger any more") {
 		t.Errorf("exit %d:\n%s", v.code, v.out)
 	}
 }

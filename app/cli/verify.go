@@ -57,7 +57,7 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 			case differing > 0:
 				return errVerdict{}
 			case forgotten > 0:
-				return fmt.Errorf("Jaeger does not hold %d of the run's traces: it keeps the newest ones only, and forgets all when it restarts", forgotten)
+				return fmt.Errorf("%d of the run's traces are not in Jaeger any more: it keeps the newest ones only, and forgets all when it restarts", forgotten)
 			}
 			return nil
 		},
