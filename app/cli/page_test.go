@@ -165,7 +165,7 @@ func TestTheLiveLineOnATerminal(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	command := exec.CommandContext(t.Context(), script, "-qec",
-		"stty cols 80 rows 24; "+binary+" fixed --redis embedded --telemetry off --quiet --rounds 2 --ttl 300ms --backend-latency 800ms", "/dev/null")
+		"stty cols 80 rows 24; "+binary+" fixed --redis embedded --telemetry off --records= --quiet --rounds 2 --ttl 300ms --backend-latency 800ms", "/dev/null")
 	command.Env = []string{"TERM=xterm-256color", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out, err := command.Output()
 	if err != nil {
