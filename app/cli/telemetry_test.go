@@ -98,8 +98,8 @@ func TestAReceiverThatFailsChangesNeitherVerdictNorExit(t *testing.T) {
 			equal(t, "exit code", out.code, cli.ExitOK)
 			r := decode(t, out.stdout)
 			checkFixed(t, r, 3)
-			if r.Overhead > 2 {
-				t.Errorf("overhead %.3f s, want under 2", r.Overhead)
+			if r.Overhead > 4 { // 2 s on a machine that has nothing else to do: the end-to-end test looks at that
+				t.Errorf("overhead %.3f s, want under 4", r.Overhead)
 			}
 			if r.Spans.Dropped == 0 || r.Spans.Ended != r.Spans.Exported+r.Spans.Dropped {
 				t.Errorf("spans: %+v", r.Spans)

@@ -34,8 +34,9 @@ func TestSlowFill(t *testing.T) {
 		between(t, "backend calls", d.BackendCalls, 3*2, 3*4) // a TTL of 300 ms ends three times in a fill of 1 s
 		between(t, "peak", d.BackendPeak, 2, 4)
 		equal(t, "expiries", d.Expiries, 3)
-		equal(t, "lost", d.Lock.Lost, d.BackendCalls)
-		equal(t, "released", d.Lock.Released, d.Lock.Rechecked)
+		// Each fill's lock is lost; whoever comes too late to fill gives its lock back, unless that is late too.
+		between(t, "lost", d.Lock.Lost, d.BackendCalls, d.BackendCalls+d.Lock.Rechecked)
+		equal(t, "lost and released", d.Lock.Lost+d.Lock.Released, d.BackendCalls+d.Lock.Rechecked)
 		equal(t, "errors", d.Outcomes["error"], 0)
 		if !strings.Contains(d.printed, "DEL refused, the next winner's lock lives on for ") {
 			t.Error("no lock was seen to survive")

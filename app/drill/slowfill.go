@@ -31,17 +31,18 @@ type lateness struct {
 
 	mu       sync.Mutex
 	newest   string    // token of the latest lock
-	taken    time.Time // when that was
+	taken    time.Time // before that: it lives at least until its TTL has passed since
 	survived int       // refused DELs beside which the next winner's lock was seen
 	harmed   int       // those beside which it was gone before its time
 }
 
 func (l *lateness) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
+	asked := time.Now()
 	holder, err := l.Store.Lock(ctx, key, token, ttl)
 	if err == nil && holder == token {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.newest, l.taken = token, time.Now()
+		l.newest, l.taken = token, asked
 	}
 	return holder, err
 }
@@ -50,6 +51,9 @@ func (l *lateness) Lock(ctx context.Context, key, token string, ttl time.Duratio
 func (l *lateness) Unlock(ctx context.Context, key, token string) (bool, error) {
 	l.mu.Lock() // what is known before: a lock that is taken from now on proves nothing
 	newest, taken := l.newest, l.taken
+	if newest == token {
+		l.newest = "" // given back by its owner
+	}
 	l.mu.Unlock()
 	released, err := l.Store.Unlock(ctx, key, token)
 	if err != nil || released {
@@ -64,7 +68,7 @@ func (l *lateness) Unlock(ctx context.Context, key, token string) (bool, error) 
 	case left > 0:
 		l.survived++
 		l.scene.Report(ctx, fmt.Sprintf("the fill took longer than the lock's TTL: DEL refused, the next winner's lock lives on for %v", left))
-	case age < l.scene.LockTTL-50*time.Millisecond: // measured here, a moment later than in Redis
+	case newest == l.newest && newest != "" && age < l.scene.LockTTL-5*time.Millisecond: // the clock of the embedded Redis has ticks
 		l.harmed++
 		l.scene.Report(ctx, "DEL refused, and yet the next winner's lock is gone")
 	default:
@@ -97,7 +101,7 @@ func startSlowFill(s Scene) Faults {
 			}
 			checks = append(checks,
 				expect(l.Outcomes[cache.Failed] == 0, "%d requests failed", l.Outcomes[cache.Failed]),
-				expect(l.Lost == l.BackendCalls && l.Acquired == l.Released+l.Lost, "%d locks lost, %d acquired, %d released", l.Lost, l.Acquired, l.Released),
+				expect(l.Lost >= l.BackendCalls && l.Acquired == l.Released+l.Lost, "%d locks lost, %d acquired, %d released", l.Lost, l.Acquired, l.Released),
 				expect(late.survived > 0 && late.harmed == 0, "the next winner's lock was seen to survive %d times, and gone %d times",
 					late.survived, late.harmed))
 			return verdict(l, fmt.Sprintf("up to %d fills overlapped, %d late DELs were refused, the next winner's lock survived %d of them",
