@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 func compare(ctx context.Context, dir string, args ...string) (m made, err error) {
 	m.page = filepath.Join(dir, "a report.html")
 	file := filepath.Join(dir, "runs.json")
-	command := exec.CommandContext(ctx, program, append([]string{"compare", "--redis", "embedded", "--telemetry", "off", "--quiet",
+	command := exec.CommandContext(ctx, program, append([]string{"compare", "--redis", "embedded", "--telemetry", "off", "--records", "", "--quiet",
 		"--report", m.page, "--json", file}, args...)...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return m, fmt.Errorf("%w (is the program built?): %s", err, out)

@@ -40,7 +40,7 @@ func draw(ctx context.Context, program, into string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	page, terminal := filepath.Join(dir, "report.html"), filepath.Join(dir, "terminal.html")
 
-	command := exec.CommandContext(ctx, program, "compare", "--redis", "embedded", "--telemetry", "off", "--report", page)
+	command := exec.CommandContext(ctx, program, "compare", "--redis", "embedded", "--telemetry", "off", "--records", "", "--report", page)
 	command.Env = append(os.Environ(), "TERM=xterm", "CLICOLOR_FORCE=1")
 	printed, err := command.Output()
 	if err != nil {
