@@ -68,7 +68,7 @@ func (f *Fixed) waitForFill(ctx context.Context, r *request) (won bool, err erro
 	defer end()
 
 	for pauses := newPauses(); ; {
-		if err := sleep(ctx, pauses.next()); err != nil {
+		if err := Sleep(ctx, pauses.next()); err != nil {
 			return false, err
 		}
 		if found, err := r.poll(ctx); found || err != nil {

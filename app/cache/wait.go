@@ -51,8 +51,8 @@ func (p *pauses) next() time.Duration {
 
 func (p *pauses) elapsed() time.Duration { return time.Since(p.started) }
 
-// sleep pauses for d, or until ctx ends; then it returns the reason.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep pauses for d, or until ctx ends; then it returns the reason.
+func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

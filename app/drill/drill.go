@@ -123,18 +123,6 @@ func (p *perRound) of(round int) int {
 	return p.n[round]
 }
 
-// sleep pauses for d, or until ctx ends; then it returns the reason.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // check is one thing that is expected, and what to say if it did not happen.
 type check struct {
 	ok  bool

@@ -43,7 +43,7 @@ func startLostRedis(s Scene) Faults {
 					return "", fmt.Errorf("stop Redis: %w", err)
 				}
 				back.Go(func() {
-					_ = sleep(ctx, outage) // interrupted or not, it comes back
+					_ = cache.Sleep(ctx, outage) // interrupted or not, it comes back
 					startErr = s.Redis.Start(context.WithoutCancel(ctx))
 					s.Report(ctx, "Redis is back, empty")
 				})

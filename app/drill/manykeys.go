@@ -55,7 +55,7 @@ func (e *expirations) await(ctx context.Context, key string) error {
 	e.mu.Lock()
 	at := e.at[key]
 	e.mu.Unlock()
-	return sleep(ctx, time.Until(at))
+	return cache.Sleep(ctx, time.Until(at))
 }
 
 func startManyKeys(s Scene) Faults {
@@ -105,7 +105,7 @@ func untilExpired(ctx context.Context, strategy cache.Strategy, key string) (cac
 		if err != nil || result.Outcome != cache.Hit {
 			return result, err
 		}
-		if err := sleep(ctx, hotness); err != nil {
+		if err := cache.Sleep(ctx, hotness); err != nil {
 			result.Outcome = cache.Failed
 			return result, err
 		}

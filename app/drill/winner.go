@@ -44,7 +44,7 @@ func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Dur
 			Store: tellingStore{store, tell},
 			Backend: faultyLoader(func(ctx context.Context, _ string) (string, error) {
 				tell.step(Step{Command: commandCall, Began: time.Now()})
-				if err := sleep(ctx, patience); err != nil {
+				if err := cache.Sleep(ctx, patience); err != nil {
 					return "", err
 				}
 				return "", errors.New("nobody killed this process")
