@@ -4,7 +4,17 @@
 SHELL := bash
 ARGS ?=
 BIN := .bin/cachelab
-STATICCHECK = go tool -modfile=.ci/tools/go.mod staticcheck
+STATICCHECK = go tool -modfile=$(CURDIR)/.ci/tools/go.mod staticcheck
+
+# Every folder with a go.mod, the program's first; "each" runs a command in some of them. The page's tests need a browser.
+MODULES := . grafana deploy app/report/browser
+TESTED = $(if $(shell command -v chromium 2>/dev/null),$(MODULES),$(filter-out app/report/browser,$(MODULES)))
+define newline
+
+
+endef
+comma := ,
+each = $(foreach module,$(1),cd $(module) && $(2)$(newline))
 
 # Versions and ports of the stack: those that it was started with, else those of .env; a variable of the shell or of the
 # command line wins over both.
@@ -72,7 +82,7 @@ verify: build ## hold the newest run against what Jaeger and Prometheus have sto
 	@$(LAB) verify $(ARGS)
 
 dashboards: ## write grafana/dashboards, which make up shows
-	go run ./grafana grafana/dashboards
+	cd grafana && go run . dashboards
 
 pictures: build ## draw the pictures of the README anew (needs Chromium, Debian: apt-get install chromium fonts-dejavu)
 	cd app/report/browser && go run . -program ../../../$(BIN) -into ../images
@@ -80,12 +90,13 @@ pictures: build ## draw the pictures of the README anew (needs Chromium, Debian:
 browser: build ## test the HTML page in a headless Chromium (Debian: apt-get install chromium)
 	cd app/report/browser && go vet ./... && go test -count=1 -timeout 5m ./...
 
-test: ## the tests; those on a real Redis need redis-server
+test: build ## the tests; those on a real Redis need redis-server, those of the HTML page Chromium
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"
-	go test -parallel 4 ./...
+	@command -v chromium >/dev/null || echo "no chromium here: the tests of the HTML page in a browser are skipped (Debian: apt-get install chromium)"
+	$(call each,$(TESTED),go test -parallel 4 ./...)
 
-race: ## the tests with the race detector (needs a C compiler)
-	go test -race -p 1 -parallel 4 ./...
+race: build ## the tests with the race detector (needs a C compiler)
+	$(call each,$(TESTED),go test -race -p 1 -parallel 4 ./...)
 
 soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all drills
 	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli ./app/drill
@@ -100,9 +111,7 @@ bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
-	go vet -tags soak ./...
-	cd deploy && go vet -tags e2e ./...
-	$(STATICCHECK) -tags soak ./...
+	$(call each,$(MODULES),go vet -tags soak$(comma)e2e ./... && $(STATICCHECK) -tags soak$(comma)e2e ./...)
 
 fmt: ## gofmt
 	gofmt -w .

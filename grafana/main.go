@@ -1,4 +1,4 @@
-// Command grafana writes the dashboards: go run ./grafana FOLDER. They are made here and not in Grafana, so that
+// Command grafana writes the dashboards: cd grafana && go run . FOLDER. They are made here and not in Grafana, so that
 // every name in a query comes from telemetry/names.go.
 package main
 
@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run ./grafana FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: cd grafana && go run . FOLDER")
 		os.Exit(2)
 	}
 	if err := write(os.Args[1]); err != nil {
