@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"cachelab/app/cli"
+	"cachelab/app/modes"
 )
 
 func main() {
@@ -20,6 +21,7 @@ func main() {
 		LookupEnv: os.LookupEnv,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
+		Modes:     modes.All(),
 	})
 	stop()
 	os.Exit(code)

@@ -17,6 +17,7 @@ import (
 
 	"cachelab/app/backend"
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 	"cachelab/telemetry"
@@ -93,7 +94,11 @@ func TestCatalogIsWhatARunReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := l.Run(t.Context(), lab.Fixed()); err != nil {
+	fixed, err := modes.All().Find("fixed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Run(t.Context(), lab.Plan{Mode: fixed}); err != nil {
 		t.Fatal(err)
 	}
 	var data metricdata.ResourceMetrics

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 	"cachelab/app/report"
 )
 
@@ -29,9 +30,10 @@ type Process struct {
 	Environ        []string
 	LookupEnv      func(string) (string, bool)
 	Stdout, Stderr *os.File
+	Modes          modes.Table // a command for each; "fixed" must be among them
 }
 
-// Main runs the command line until it is done or ctx ends, and returns the exit code.
+// Main runs the command line, with a command for each mode, until it is done or ctx ends, and returns the exit code.
 func Main(ctx context.Context, p Process) int {
 	root := newRoot(p)
 	root.SetArgs(p.Args)
@@ -69,14 +71,8 @@ func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cachelab",
 		Short: "Watch a cache stampede, and the fill lock that stops it",
-		Long: `Many workers miss the same expired Redis key at the same moment.
-
-  cachelab broken    naive cache-aside: every worker calls the slow backend
-  cachelab fixed     one worker takes a fill lock (SET NX PX) and fills, the others wait and retry GET
-  cachelab compare   both, side by side
-  cachelab live      both in turn, on a key that expires under traffic, until Ctrl-C
-  cachelab drill     fixed with a fault, to see where its rules come from
-  cachelab verify    what the run counted against what Jaeger and Prometheus have stored
+		Long: `Many workers miss the same expired Redis key at the same moment. In naive cache-aside (broken) each of them calls the
+slow backend. With a fill lock (fixed: SET NX PX) one of them fills, and the others wait and retry GET.
 
 The invariant: one backend call per expiry cycle. Look for the line "backend calls".
 Without a Redis on localhost:6379 an embedded one is used, so nothing needs to be installed.
@@ -86,9 +82,9 @@ Exit codes: 0 the run did what its mode promises (broken that shows a herd, too)
 interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(root *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want broken, fixed, load, compare, live, drill or verify", args[0])}
+				return errUsage{fmt.Errorf("unknown command %q: want %s", args[0], modes.Or(visible(root)))}
 			}
 			return nil
 		},
@@ -109,29 +105,34 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		},
 	})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
-	root.AddCommand(
-		newRunCommand(p, usual(), "broken", "every worker that misses calls the backend: the thundering herd",
-			`Naive cache-aside: GET; on a miss, call the backend and SET. When the key expires, all workers miss at the
-same moment and all of them call. With 50 workers and 5 rounds that is 250 backend calls where 5 would do.
-The backend answers 10 calls at once, so the herd also queues: look at the latency.`, lab.Broken()),
-		newRunCommand(p, usual(), "fixed", "one worker fills under a lock, the others wait",
-			`GET; on a miss, SET KEY:filling TOKEN NX GET PX. One worker gets the lock, looks once more (somebody may
-have filled in between), calls the backend, SETs the value and gives the lock back with a compare-and-delete.
-The others wait with growing, jittered pauses and retry GET. Nobody calls the backend without the lock.`, lab.Fixed()),
-		newRunCommand(p, large(), "load", "fixed with 500 workers and 10 rounds, without a line for each step",
-			`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Load()),
-		newRunCommand(p, usual(), "compare", "broken, then fixed, side by side",
-			`Runs broken and then fixed with the same settings, and prints one table with the ratio of backend calls and
-of latencies.`, lab.Broken(), lab.Fixed()),
-		newLiveCommand(p),
-		newDrillCommand(p),
-		newVerifyCommand(p),
-		newWinnerCommand(p),
-	)
+	const strategies, more = "strategies", "more"
+	root.AddGroup(&cobra.Group{ID: strategies, Title: "The strategies, each under the same herd:"}, &cobra.Group{ID: more, Title: "More:"})
+	for _, mode := range p.Modes {
+		command := newRunCommand(p, usual(), mode.Name, mode.Short, mode.Long, lab.Plan{Mode: mode})
+		command.GroupID = strategies
+		root.AddCommand(command)
+	}
+	root.SetHelpCommandGroupID(more)
+	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newDrillCommand(p), newVerifyCommand(p)} {
+		command.GroupID = more
+		root.AddCommand(command)
+	}
+	root.AddCommand(newWinnerCommand(p))
 	return root
 }
 
-func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab.Mode) *cobra.Command {
+// visible are the names of the commands that are listed.
+func visible(root *cobra.Command) (names []string) {
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// newRunCommand makes one run.
+func newRunCommand(p Process, d defaults, name, short, long string, plan lab.Plan) *cobra.Command {
 	s := newSettings(d)
 	command := &cobra.Command{
 		Use:     name,
@@ -143,7 +144,7 @@ func newRunCommand(p Process, d defaults, name, short, long string, modes ...lab
 			if err := s.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
 			}
-			return runModes(c.Context(), p, s, c.CommandPath(), modes)
+			return runPlans(c.Context(), p, s, c.CommandPath(), []lab.Plan{plan})
 		},
 	}
 	s.register(command.Flags())
@@ -165,7 +166,7 @@ func newTerminal(p Process, s *settings) *report.Terminal {
 		screen = p.Stderr
 	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	return report.NewTerminal(screen, p.Environ)
+	return report.NewTerminal(screen, p.Environ, p.Modes)
 }
 
 // open opens the lab with its terminal, after the warnings.
@@ -178,19 +179,19 @@ func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.
 	return l, terminal, err
 }
 
-// runModes makes one run of each mode and reports them.
-func runModes(ctx context.Context, p Process, s *settings, command string, modes []lab.Mode) (err error) {
+// runPlans makes the runs and reports them.
+func runPlans(ctx context.Context, p Process, s *settings, command string, plans []lab.Plan) (err error) {
 	s.Record = !s.Quiet || s.report != ""
-	s.Waterfall = !s.Quiet && len(modes) == 1 // compare ends with both
-	l, terminal, err := open(ctx, p, s, s.warnings(modes))
+	s.Waterfall = !s.Quiet && len(plans) == 1 // compare ends with all
+	l, terminal, err := open(ctx, p, s, s.warnings(plans))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
 	var runs []report.Run
-	for _, mode := range modes {
-		run, runErr := l.Run(ctx, mode)
+	for _, plan := range plans {
+		run, runErr := l.Run(ctx, plan)
 		if err = runErr; run.Rounds > 0 {
 			runs = append(runs, run)
 		}
@@ -198,17 +199,17 @@ func runModes(ctx context.Context, p Process, s *settings, command string, modes
 			break
 		}
 	}
-	if err == nil && len(modes) == 2 {
+	if err == nil && len(plans) > 1 {
 		if !s.Quiet {
 			terminal.Waterfalls(runs...)
 		}
-		terminal.Compare(runs[0], runs[1])
+		terminal.Compare(runs...)
 	}
 	if len(runs) > 0 {
-		err = errors.Join(err, writeJSON(p, s.json, len(modes) > 1, runs))
+		err = errors.Join(err, writeJSON(p, s.json, len(plans) > 1, runs))
 	}
 	if s.report != "" {
-		failed := writePage(s, command, modes, runs, err)
+		failed := writePage(s, command, len(plans), runs, err)
 		if failed == nil {
 			terminal.Notice("report: " + s.report)
 		}

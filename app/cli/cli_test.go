@@ -17,6 +17,7 @@ import (
 
 	"cachelab/app/cli"
 	"cachelab/app/internal/redistest"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 )
@@ -35,6 +36,17 @@ func run(ctx context.Context, t *testing.T, env map[string]string, args ...strin
 
 // runUntil is run, and calls do once the event is printed on standard error.
 func runUntil(ctx context.Context, t *testing.T, env map[string]string, event *regexp.Regexp, do func(), args ...string) output {
+	t.Helper()
+	return runThis(ctx, t, modes.All(), env, event, do, args...)
+}
+
+// runWith is run, with other modes.
+func runWith(ctx context.Context, t *testing.T, table modes.Table, env map[string]string, args ...string) output {
+	t.Helper()
+	return runThis(ctx, t, table, env, nil, nil, args...)
+}
+
+func runThis(ctx context.Context, t *testing.T, table modes.Table, env map[string]string, event *regexp.Regexp, do func(), args ...string) output {
 	t.Helper()
 	stdout, stderr := capture(t), capture(t)
 	if event != nil {
@@ -66,6 +78,7 @@ func runUntil(ctx context.Context, t *testing.T, env map[string]string, event *r
 		LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },
 		Stdout:    stdout,
 		Stderr:    stderr,
+		Modes:     table,
 	})
 	return output{code, read(t, stdout), read(t, stderr)}
 }

@@ -12,11 +12,13 @@ import (
 
 	"cachelab/app/drill"
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 	"cachelab/app/report"
 )
 
 // newDrillCommand is "drill", with a command for each drill and one for all.
 func newDrillCommand(p Process) *cobra.Command {
+	fixed, err := p.Modes.Find(theFix)
 	command := &cobra.Command{
 		Use:   "drill",
 		Short: "fixed with a fault that is injected on purpose, and what is expected of it",
@@ -31,12 +33,19 @@ nothing worse. See app/drill/README.md for what to look at.`,
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has the last word
 	}
 	for _, d := range drill.All() {
-		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, lab.Drill(d))
+		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, drillPlan(fixed, d))
+		one.PreRunE = func(*cobra.Command, []string) error { return err }
 		one.Example = fmt.Sprintf("  cachelab drill %s\n  cachelab drill %s --json - --redis redis://localhost:6379", d.Name, d.Name)
 		command.AddCommand(one)
 	}
 	command.AddCommand(newAllDrillsCommand(p))
 	return command
+}
+
+// drillPlan is the fix with the faults of a drill, and the drill's own verdict.
+func drillPlan(fixed modes.Mode, d drill.Drill) lab.Plan {
+	fixed.Name = "drill-" + d.Name
+	return lab.Plan{Mode: fixed, Drill: &d}
 }
 
 // drillLines is a line for each drill.
@@ -76,7 +85,11 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 			if err := shared.resolve(p.LookupEnv); err != nil {
 				return errUsage{err}
 			}
-			return runAllDrills(c.Context(), p, shared)
+			fixed, err := p.Modes.Find(theFix)
+			if err != nil {
+				return err
+			}
+			return runAllDrills(c.Context(), p, shared, fixed)
 		},
 	}
 	shared.register(command.Flags())
@@ -84,7 +97,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 }
 
 // runAllDrills makes a run of each drill. One that fails does not keep the others from theirs.
-func runAllDrills(ctx context.Context, p Process, shared *settings) error {
+func runAllDrills(ctx context.Context, p Process, shared *settings, fixed modes.Mode) error {
 	terminal := newTerminal(p, shared)
 	var runs []report.Run
 	var errs []error
@@ -93,7 +106,7 @@ func runAllDrills(ctx context.Context, p Process, shared *settings) error {
 		if err != nil {
 			return err
 		}
-		run, err := runOne(ctx, terminal, s, lab.Drill(d))
+		run, err := runOne(ctx, terminal, s, drillPlan(fixed, d))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("drill %s: %w", d.Name, err))
 		}
@@ -129,13 +142,13 @@ func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
 	return s, err
 }
 
-func runOne(ctx context.Context, terminal *report.Terminal, s *settings, mode lab.Mode) (run report.Run, err error) {
+func runOne(ctx context.Context, terminal *report.Terminal, s *settings, plan lab.Plan) (run report.Run, err error) {
 	l, err := lab.Open(ctx, s.Config, terminal)
 	if err != nil {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return l.Run(ctx, mode)
+	return l.Run(ctx, plan)
 }
 
 // newWinnerCommand is the process that the drill dead-winner kills.

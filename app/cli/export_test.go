@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"cachelab/app/modes"
 )
 
 // Flags returns the flags of the run commands, with the defaults of most.
@@ -19,7 +21,7 @@ func Flags() []*pflag.Flag {
 func LiveFlags() []*pflag.Flag {
 	var own []*pflag.Flag
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newLiveSettings().register(flags)
+	newLiveSettings(modes.All()).register(flags)
 	usual := Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !slices.ContainsFunc(usual, func(u *pflag.Flag) bool { return u.Name == f.Name }) {

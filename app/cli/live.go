@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 )
 
 // liveSettings are the flags of live.
@@ -17,10 +19,10 @@ type liveSettings struct {
 	plan lab.Live
 }
 
-func newLiveSettings() *liveSettings {
+func newLiveSettings(table modes.Table) *liveSettings {
 	// No rounds: the key expires by itself, as often as it does. No report: it is of one round.
 	s := &liveSettings{settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true", fixed: []string{"rounds", "report"}})}
-	add(s.settings, "mode", "both", "both (broken and fixed in turn), broken or fixed", &s.plan.Modes, liveModes)
+	add(s.settings, "mode", theSeed, "which mode, or which in turn, with commas between them: "+strings.Join(table.Names(), ", "), &s.plan.Modes, modeList(table))
 	add(s.settings, "each", "30s", "length of a phase, after which the mode changes", &s.plan.Each, duration(100*time.Millisecond))
 	add(s.settings, "for", "", "length of the run (default: until Ctrl-C)", &s.plan.For, optional(duration(100*time.Millisecond)))
 	add(s.settings, "think", "300ms", "a worker's pause between two requests; each is spread by half to both sides", &s.plan.Think,
@@ -28,20 +30,12 @@ func newLiveSettings() *liveSettings {
 	return s
 }
 
-func liveModes(text string) ([]lab.Mode, error) {
-	switch text {
-	case "both":
-		return []lab.Mode{lab.Broken(), lab.Fixed()}, nil
-	case "broken":
-		return []lab.Mode{lab.Broken()}, nil
-	case "fixed":
-		return []lab.Mode{lab.Fixed()}, nil
-	}
-	return nil, errors.New("want both, broken or fixed")
-}
-
 func (s *liveSettings) warnings() []string {
-	all := s.settings.warnings(s.plan.Modes)
+	var plans []lab.Plan
+	for _, mode := range s.plan.Modes {
+		plans = append(plans, lab.Plan{Mode: mode})
+	}
+	all := s.settings.warnings(plans)
 	if len(s.plan.Modes) > 1 && s.plan.Each <= s.TTL {
 		all = append(all, fmt.Sprintf("a phase (%v) is not longer than the TTL (%v): the key may not expire in it", s.plan.Each, s.TTL))
 	}
@@ -49,7 +43,7 @@ func (s *liveSettings) warnings() []string {
 }
 
 func newLiveCommand(p Process) *cobra.Command {
-	s := newLiveSettings()
+	s := newLiveSettings(p.Modes)
 	command := &cobra.Command{
 		Use:   "live",
 		Short: "broken and fixed in turn, on a key that expires under traffic, until Ctrl-C",
@@ -81,8 +75,8 @@ func runLive(ctx context.Context, p Process, s *liveSettings) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(runs) == 2 {
-		terminal.Compare(runs[0], runs[1])
+	if len(runs) > 1 {
+		terminal.Compare(runs...)
 	}
 	if err := writeJSON(p, s.json, true, runs); err != nil {
 		return err

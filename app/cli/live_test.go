@@ -318,7 +318,7 @@ func TestTracesOfALargeLiveRunStaySmall(t *testing.T) {
 func TestFaultsOfLive(t *testing.T) {
 	out := run(t.Context(), t, nil, "live", "--mode", "load", "--each", "30", "--for", "1ms", "--think", "1ms")
 	equal(t, "exit code", out.code, cli.ExitUsage)
-	for _, want := range []string{`--mode "load": want both, broken or fixed`, `--each "30": want a duration`, `--for "1ms": want a duration`,
+	for _, want := range []string{`--mode "load": there is no mode "load": want broken or fixed`, `--each "30": want a duration`, `--for "1ms": want a duration`,
 		`--think "1ms": want a duration with its unit, like 250ms or 3s, of at least 10ms`} {
 		if !strings.Contains(out.stderr, want) {
 			t.Errorf("not said: %s\nbut:\n%s", want, out.stderr)

@@ -9,14 +9,13 @@ import (
 	"time"
 	"unicode"
 
-	"cachelab/app/lab"
 	"cachelab/app/report"
 )
 
 // writePage writes the HTML report of what there is. The error, if any, is why it is not all.
-func writePage(s *settings, command string, modes []lab.Mode, runs []report.Run, early error) (err error) {
+func writePage(s *settings, command string, planned int, runs []report.Run, early error) (err error) {
 	page := report.Page{
-		Command: s.command(command), Settings: s.list(), Runs: runs, Planned: len(modes), Links: s.Links,
+		Command: s.command(command), Settings: s.list(), Runs: runs, Planned: planned, Links: s.Links,
 		Version: s.Version, Made: time.Now(),
 	}
 	if early != nil {

@@ -194,8 +194,8 @@ func checkFile(flag, name string) error {
 }
 
 // warnings name the rules that the settings break, which is allowed: that is what a lab is for.
-func (s *settings) warnings(modes []lab.Mode) []string {
-	if !slices.ContainsFunc(modes, func(m lab.Mode) bool { return m.Locks }) {
+func (s *settings) warnings(plans []lab.Plan) []string {
+	if !slices.ContainsFunc(plans, func(p lab.Plan) bool { return p.Mode.Locks }) {
 		return nil
 	}
 	var all []string

@@ -42,7 +42,7 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 			if err != nil {
 				return err
 			}
-			terminal := report.NewTerminal(p.Stdout, p.Environ)
+			terminal := report.NewTerminal(p.Stdout, p.Environ, p.Modes)
 			differing, forgotten := 0, 0
 			for _, r := range all {
 				result, err := verify.Run(c.Context(), r, o)

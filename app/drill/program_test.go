@@ -17,6 +17,7 @@ import (
 	"cachelab/app/cli"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 	"cachelab/telemetry/otlptest"
@@ -25,7 +26,7 @@ import (
 // TestMain lets the test's own binary be the winner's process of dead-winner.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == lab.WinnerCommand {
-		os.Exit(cli.Main(context.Background(), cli.Process{Args: os.Args[1:], LookupEnv: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr}))
+		os.Exit(cli.Main(context.Background(), cli.Process{Args: os.Args[1:], LookupEnv: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr, Modes: modes.All()}))
 	}
 	os.Exit(m.Run())
 }
@@ -63,6 +64,7 @@ func program(t *testing.T, receiver *otlptest.Receiver, args ...string) output {
 		},
 		Stdout: files[0],
 		Stderr: files[1],
+		Modes:  modes.All(),
 	})
 	read := func(file *os.File) string {
 		text, err := os.ReadFile(file.Name())

@@ -20,11 +20,6 @@ import (
 	"cachelab/telemetry"
 )
 
-// Drill is Fixed with the faults of a drill, and the drill's own verdict.
-func Drill(d drill.Drill) Mode {
-	return Mode{Name: "drill-" + d.Name, New: newFixed, Locks: true, Drill: &d}
-}
-
 // takeOwnRedis starts a redis-server for a drill that stops its Redis, or chooses the embedded one.
 func (l *Lab) takeOwnRedis(ctx context.Context) error {
 	if !l.config.Redis.Embedded {
@@ -69,7 +64,7 @@ func (l *Lab) redisURL() string {
 // faults starts the drill of the run; without one there are none.
 func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell events.Teller) drill.Faults {
 	faults := drill.Faults{Judge: r.mode.Judge}
-	if r.mode.Drill != nil {
+	if r.drill != nil {
 		scene := drill.Scene{
 			Workers: r.config.Workers, Rounds: r.config.Rounds, Key: r.config.Key, TTLJitter: r.config.TTLJitter,
 			LockTTL: r.config.LockTTL, Latency: r.config.Backend.Latency,
@@ -88,10 +83,10 @@ func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell event
 			Probe:    bridge.Probe(cache.NoProbe{}),
 			NewToken: bridge.NewToken,
 		}
-		if r.mode.Drill.OwnsRedis {
+		if r.drill.OwnsRedis {
 			scene.Redis = r.ownRedis()
 		}
-		faults = r.mode.Drill.Start(scene)
+		faults = r.drill.Start(scene)
 	}
 	if faults.Store == nil {
 		faults.Store = func(s cache.Store) cache.Store { return s }

@@ -16,9 +16,11 @@ import (
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
+	"cachelab/app/drill"
 	"cachelab/app/embedded"
 	"cachelab/app/events"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 	"cachelab/app/observe"
 	"cachelab/app/record"
 	"cachelab/app/redisserver"
@@ -96,14 +98,21 @@ func (l *Lab) Close() error {
 	return errors.Join(errs...)
 }
 
+// Plan says what a run does.
+type Plan struct {
+	Mode  modes.Mode
+	Drill *drill.Drill // what is made to fail, and who judges; nil for none
+}
+
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
 // A run with a bad verdict is no error.
-func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
-	r := &run{Lab: l, mode: mode, started: time.Now(), plan: fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)}
-	r.id = newRunID(mode, r.started)
-	if mode.Drill != nil {
-		r.facts.Drill = mode.Drill.Name
-		if mode.Drill.OwnsRedis && l.server == nil {
+func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
+	r := &run{Lab: l, mode: plan.Mode, drill: plan.Drill, started: time.Now(),
+		plan: fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)}
+	r.id = newRunID(plan.Mode.Name, r.started)
+	if plan.Drill != nil {
+		r.facts.Drill = plan.Drill.Name
+		if plan.Drill.OwnsRedis && l.server == nil {
 			if err := l.takeOwnRedis(ctx); err != nil {
 				return report.Run{}, err
 			}
@@ -112,7 +121,7 @@ func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
 	l.terminal.Notice(r.settings())
 
 	ledger, err := r.do(ctx)
-	r.facts.ID, r.facts.Mode, r.facts.Redis = r.id, mode.Name, l.redisName()
+	r.facts.ID, r.facts.Mode, r.facts.Redis = r.id, r.mode.Name, l.redisName()
 	r.facts.Started, r.facts.Duration = r.started, time.Since(r.started)
 	r.facts.Err = err
 	result := report.NewRun(ledger, r.facts)
@@ -130,7 +139,8 @@ func (l *Lab) Run(ctx context.Context, mode Mode) (report.Run, error) {
 // run is one run on its way.
 type run struct {
 	*Lab
-	mode    Mode
+	mode    modes.Mode
+	drill   *drill.Drill // nil for none
 	id      string
 	started time.Time
 	plan    string // who asks, and how often
@@ -189,7 +199,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	newStrategy := func(ttlJitter float64) cache.Strategy {
 		aside := aside
 		aside.TTLJitter = ttlJitter
-		return r.mode.New(aside, lock, r.config.WaitTimeout)
+		return r.mode.New(modes.Parts{Aside: aside, Lock: lock, WaitTimeout: r.config.WaitTimeout})
 	}
 	h := herd.Herd{
 		Strategy: faults.Strategy(newStrategy, r.config.TTLJitter),
@@ -333,6 +343,6 @@ func (r *run) settings() string {
 }
 
 // newRunID names a run so that it can be told from others, and be read: mode, time, and 4 random characters.
-func newRunID(mode Mode, started time.Time) string {
-	return fmt.Sprintf("%s-%s-%s", mode.Name, started.UTC().Format("20060102-150405"), strings.ToLower(rand.Text()[:4]))
+func newRunID(name string, started time.Time) string {
+	return fmt.Sprintf("%s-%s-%s", name, started.UTC().Format("20060102-150405"), strings.ToLower(rand.Text()[:4]))
 }

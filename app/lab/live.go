@@ -14,6 +14,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/events"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 	"cachelab/app/observe"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
@@ -22,7 +23,7 @@ import (
 
 // Live is the plan of a live run: workers that read on their own, in one mode after the other.
 type Live struct {
-	Modes []Mode        // in turn; a single one goes on without phases
+	Modes []modes.Mode  // in turn; a single one goes on without phases
 	Each  time.Duration // of a phase
 	For   time.Duration // of the run; 0: until it is interrupted
 	Think time.Duration // of a worker between two requests, on average
@@ -32,11 +33,11 @@ type Live struct {
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
 // without a single request is left out.
 func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error) {
-	about := &run{Lab: l, mode: Mode{Name: "live"}, started: time.Now(), plan: plan.String(l.config.Workers)}
+	about := &run{Lab: l, mode: modes.Mode{Name: "live"}, started: time.Now(), plan: plan.String(l.config.Workers)}
 	for _, mode := range plan.Modes {
 		about.mode.Locks = about.mode.Locks || mode.Locks
 	}
-	about.id = newRunID(about.mode, about.started)
+	about.id = newRunID(about.mode.Name, about.started)
 	l.terminal.Notice(about.settings())
 
 	shares, err := about.live(ctx, plan)
@@ -158,7 +159,7 @@ func (s *share) newStream(think time.Duration, view *report.Live) *herd.Stream {
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
 	return &herd.Stream{
-		Strategy: s.mode.New(aside, lock, s.config.WaitTimeout),
+		Strategy: s.mode.New(modes.Parts{Aside: aside, Lock: lock, WaitTimeout: s.config.WaitTimeout}),
 		Key:      s.config.Key,
 		Workers:  s.config.Workers,
 		Think:    think,

@@ -11,6 +11,7 @@ import (
 var mayImport = map[string][]string{
 	"cachelab/app/cache":       {},
 	"cachelab/app/herd":        {"cachelab/app/cache"},
+	"cachelab/app/modes":       {"cachelab/app/cache", "cachelab/app/herd"},
 	"cachelab/app/backend":     {},
 	"cachelab/app/drill":       {"cachelab/app/cache", "cachelab/app/herd"},
 	"cachelab/app/embedded":    {},
@@ -18,15 +19,15 @@ var mayImport = map[string][]string{
 	"cachelab/app/redisstore":  {},
 	"cachelab/app/events":      {"cachelab/app/cache", "cachelab/app/herd"},
 	"cachelab/app/observe":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
-	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
+	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
 	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/report"},
 	"cachelab/app/verify":      {"cachelab/app/cache", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/drill", "cachelab/app/lab", "cachelab/app/record",
+	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/drill", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/record",
 		"cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/verify", "cachelab/telemetry"},
 	"cachelab/app/lab": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/embedded",
-		"cachelab/app/events", "cachelab/app/herd", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",
+		"cachelab/app/events", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",
 		"cachelab/app/redisstore", "cachelab/app/report", "cachelab/telemetry"},
-	"cachelab/app":       {"cachelab/app/cli"},
+	"cachelab/app":       {"cachelab/app/cli", "cachelab/app/modes"},
 	"cachelab/telemetry": {},
 }
 

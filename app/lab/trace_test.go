@@ -23,6 +23,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/lab"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 	"cachelab/telemetry"
@@ -53,8 +54,12 @@ func config(t *testing.T, redisURL string) lab.Config {
 	}
 }
 
-func watch(t *testing.T, c lab.Config, mode lab.Mode) observed {
+func watch(t *testing.T, c lab.Config, name string) observed {
 	t.Helper()
+	mode, err := modes.All().Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	recorder := tracetest.NewSpanRecorder()
 	reader := sdkmetric.NewManualReader()
 	c.Spans, c.Reader = recorder, kept{reader}
@@ -64,7 +69,7 @@ func watch(t *testing.T, c lab.Config, mode lab.Mode) observed {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	run, err := l.Run(t.Context(), mode)
+	run, err := l.Run(t.Context(), lab.Plan{Mode: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 }
 
 func TestTheTraceOfBroken(t *testing.T) {
-	o := watch(t, config(t, redistest.Start(t).URL()), lab.Broken())
+	o := watch(t, config(t, redistest.Start(t).URL()), "broken")
 	n := workers * rounds
 	want := map[string]int{
 		" > round broken": 3 * rounds, "round broken > worker": n, "worker > GET": n, "worker > MISS": n,
@@ -138,7 +143,7 @@ func TestTheTraceOfBroken(t *testing.T) {
 }
 
 func TestTheTraceOfFixed(t *testing.T) {
-	o := watch(t, config(t, redistest.Start(t).URL()), lab.Fixed())
+	o := watch(t, config(t, redistest.Start(t).URL()), "fixed")
 	r := o.run
 	n := workers * rounds
 	firstHits := r.Requests - len(o.named("MISS"))

@@ -39,20 +39,14 @@ func (t *Terminal) Live(ctx context.Context, workers int, steps bool) *Live {
 	if t.live != nil {
 		l.progress = t.progress()
 		l.bar = l.progress.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
-			decor.Meta(decor.Any(func(decor.Statistics) string { return l.now().mode + " " }), coloured),
+			decor.Meta(decor.Any(func(decor.Statistics) string { return l.now().mode + " " }), func(mode string) string {
+				return t.color(strings.TrimSpace(mode)).Render(mode)
+			}),
 			decor.Any(func(decor.Statistics) string { return l.status() }),
 		))
 	}
 	l.start(t.out)
 	return l
-}
-
-// coloured is red for broken and green for the others.
-func coloured(mode string) string {
-	if strings.HasPrefix(mode, "broken") {
-		return red.Render(mode)
-	}
-	return green.Render(mode)
 }
 
 func (l *Live) now() phase {

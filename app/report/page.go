@@ -88,7 +88,7 @@ func newPageView(p Page) pageView {
 		v.Title = "Cache Lab: " + strings.Join(modes, " and ")
 	}
 	if len(p.Runs) == 2 {
-		v.Ratios = compareRows(p.Runs[0], p.Runs[1])
+		v.Ratios = compareRows(p.Runs)
 	}
 	return v
 }

@@ -11,18 +11,22 @@ import (
 	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
+
+	"cachelab/app/modes"
 )
 
 // Terminal prints for people. Colours and the live view appear on a terminal only; elsewhere it prints plain
 // lines. NO_COLOR is obeyed.
 type Terminal struct {
-	out  io.Writer
-	live *os.File // for the live view; nil when it is not a terminal
+	out   io.Writer
+	live  *os.File // for the live view; nil when it is not a terminal
+	modes modes.Table
 }
 
-// NewTerminal returns a terminal that prints to file. The environment is consulted for NO_COLOR, TERM and CI.
-func NewTerminal(file *os.File, environ []string) *Terminal {
-	t := &Terminal{out: colorprofile.NewWriter(file, environ)}
+// NewTerminal returns a terminal that prints to file, in the colours of the modes. The environment is consulted for NO_COLOR,
+// TERM and CI.
+func NewTerminal(file *os.File, environ []string, table modes.Table) *Terminal {
+	t := &Terminal{out: colorprofile.NewWriter(file, environ), modes: table}
 	if term.IsTerminal(file.Fd()) && !isCI(environ) {
 		t.live = file
 	}
@@ -43,7 +47,16 @@ func isCI(environ []string) bool {
 	return false
 }
 
-// The colours: broken is red and fixed is green, everywhere.
+// color is the colour of a mode's name; of one that is not in the table, the terminal's own.
+func (t *Terminal) color(mode string) lipgloss.Style {
+	m, err := t.modes.Find(mode)
+	if err != nil {
+		return lipgloss.NewStyle()
+	}
+	return lipgloss.NewStyle().Foreground(lipgloss.Color(m.Color))
+}
+
+// The colours of what is well, of what is not, and of what to mind.
 var (
 	bold  = lipgloss.NewStyle().Bold(true)
 	faint = lipgloss.NewStyle().Faint(true)
@@ -211,51 +224,59 @@ func (c RedisCommands) text() string {
 	return text
 }
 
-// compareRows are the figures of two runs and their ratio.
-func compareRows(broken, fixed Run) [][]string {
+// compareRows are the figures of runs, and how many times less they are than the first's.
+func compareRows(runs []Run) [][]string {
 	ratio := func(a, b float64) string {
 		if b == 0 {
 			return "-"
 		}
 		return fmt.Sprintf("%.1f x", a/b)
 	}
-	integer := func(name string, a, b int) []string {
-		return []string{name, fmt.Sprint(a), fmt.Sprint(b), ratio(float64(a), float64(b))}
+	figures := func(name string, shown func(float64) string, of func(Run) float64) []string {
+		row := []string{name}
+		for i, r := range runs {
+			row = append(row, shown(of(r)))
+			if i > 0 {
+				row = append(row, ratio(of(runs[0]), of(r)))
+			}
+		}
+		return row
 	}
-	ms := func(name string, a, b float64) []string {
-		return []string{name, millisecondsText(a), millisecondsText(b), ratio(a, b)}
-	}
+	whole := func(n float64) string { return fmt.Sprintf("%.0f", n) }
+	tenths := func(n float64) string { return fmt.Sprintf("%.1f", n) }
 	return [][]string{
-		integer("backend calls", broken.BackendCalls, fixed.BackendCalls),
-		integer("expiries", broken.Expiries, fixed.Expiries),
-		{"calls per expiry", fmt.Sprintf("%.1f", broken.CallsPerExpiry), fmt.Sprintf("%.1f", fixed.CallsPerExpiry),
-			ratio(broken.CallsPerExpiry, fixed.CallsPerExpiry)},
-		integer("peak in flight", broken.BackendPeak, fixed.BackendPeak),
-		ms("latency p50", broken.Latency.P50, fixed.Latency.P50),
-		ms("latency p99", broken.Latency.P99, fixed.Latency.P99),
-		integer("GET", broken.Gets.Hit+broken.Gets.Miss, fixed.Gets.Hit+fixed.Gets.Miss),
-		integer("waited", broken.Outcomes["waited"], fixed.Outcomes["waited"]),
+		figures("backend calls", whole, func(r Run) float64 { return float64(r.BackendCalls) }),
+		figures("expiries", whole, func(r Run) float64 { return float64(r.Expiries) }),
+		figures("calls per expiry", tenths, func(r Run) float64 { return r.CallsPerExpiry }),
+		figures("peak in flight", whole, func(r Run) float64 { return float64(r.BackendPeak) }),
+		figures("latency p50", millisecondsText, func(r Run) float64 { return r.Latency.P50 }),
+		figures("latency p99", millisecondsText, func(r Run) float64 { return r.Latency.P99 }),
+		figures("GET", whole, func(r Run) float64 { return float64(r.Gets.Hit + r.Gets.Miss) }),
+		figures("waited", whole, func(r Run) float64 { return float64(r.Outcomes["waited"]) }),
 	}
 }
 
-// Compare prints two runs side by side.
-func (t *Terminal) Compare(broken, fixed Run) {
-	style := func(row, column int) lipgloss.Style {
+// Compare prints runs side by side, each in its mode's colour, with its ratios to the first.
+func (t *Terminal) Compare(runs ...Run) {
+	headers, colors := []string{""}, map[int]lipgloss.Style{}
+	for i, r := range runs {
+		colors[len(headers)] = t.color(r.Mode)
+		headers = append(headers, r.Mode)
+		if i > 0 {
+			headers = append(headers, "ratio")
+		}
+	}
+	style := func(_, column int) lipgloss.Style {
 		cell := lipgloss.NewStyle().Padding(0, 1)
 		if column > 0 {
 			cell = cell.Align(lipgloss.Right)
 		}
-		switch {
-		case column == 1:
-			return cell.Inherit(red)
-		case column == 2:
-			return cell.Inherit(green)
-		}
-		return cell
+		return cell.Inherit(colors[column])
 	}
 	t.println("")
-	t.println(table.New().Headers("", broken.Mode, fixed.Mode, "ratio").Rows(compareRows(broken, fixed)...).
+	t.println(table.New().Headers(headers...).Rows(compareRows(runs)...).
 		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
-	t.println(verdictLine(broken))
-	t.println(verdictLine(fixed))
+	for _, r := range runs {
+		t.println(verdictLine(r))
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"cachelab/app/modes"
 	"cachelab/app/report"
 )
 
@@ -70,7 +71,7 @@ func TestOnATerminalTheStatusLineIsDrawnInPlace(t *testing.T) {
 					}
 				}
 			}()
-			view := test.start(report.NewTerminal(terminal, []string{"TERM=xterm-256color"}))
+			view := test.start(report.NewTerminal(terminal, []string{"TERM=xterm-256color"}, modes.All()))
 			select {
 			case <-drawn:
 			case <-time.After(10 * time.Second):

@@ -36,7 +36,7 @@ func (t *Terminal) Waterfalls(runs ...Run) {
 			continue
 		}
 		t.println("")
-		for _, line := range newTextWaterfall(r, s).lines() {
+		for _, line := range newTextWaterfall(r, s, t.color(r.Mode)).lines() {
 			t.println(line)
 		}
 	}
@@ -78,14 +78,6 @@ func axisText(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
 }
 
-// accent is the colour of a mode.
-func accent(mode string) lipgloss.Style {
-	if mode == "broken" {
-		return red
-	}
-	return green
-}
-
 // textWaterfall draws one round.
 type textWaterfall struct {
 	run    Run
@@ -95,8 +87,8 @@ type textWaterfall struct {
 	accent lipgloss.Style
 }
 
-func newTextWaterfall(r Run, s scale) textWaterfall {
-	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Round.Workers))), accent: accent(r.Mode)}
+func newTextWaterfall(r Run, s scale, accent lipgloss.Style) textWaterfall {
+	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Round.Workers))), accent: accent}
 	w.width = textWidth - w.margin() - len("  peak 50 in flight")
 	return w
 }

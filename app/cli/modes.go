@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cachelab/app/lab"
+	"cachelab/app/modes"
+)
+
+// theFix is the mode of load and of the drills.
+const theFix = "fixed"
+
+// theSeed are the modes of compare and live, unless others are asked for: the herd and the fix.
+const theSeed = "broken,fixed"
+
+// newLoadCommand is "load": the fix, with a larger herd.
+func newLoadCommand(p Process) *cobra.Command {
+	mode, err := p.Modes.Find(theFix)
+	mode.Name = "load"
+	command := newRunCommand(p, large(), "load", "fixed with 500 workers and 10 rounds, without a line for each step",
+		`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Plan{Mode: mode})
+	command.PreRunE = func(*cobra.Command, []string) error { return err }
+	return command
+}
+
+// newCompareCommand is "compare": a run of each of some modes, and one table.
+func newCompareCommand(p Process) *cobra.Command {
+	s, table := newSettings(usual()), p.Modes
+	var chosen []modes.Mode
+	add(s, "modes", theSeed, "which to compare, with commas between them: "+strings.Join(table.Names(), ", "), &chosen, modeList(table))
+	command := &cobra.Command{
+		Use:   "compare",
+		Short: "broken, then fixed (or the modes that --modes names), side by side",
+		Long: `Makes a run of each mode with the same settings, one after the other, and prints one table: the numbers of each, and how
+many times less they are than those of the first.`,
+		Example: "  cachelab compare\n  cachelab compare --modes " + strings.Join(table.Names(), ",") + " --workers 200",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.resolve(p.LookupEnv); err != nil {
+				return errUsage{err}
+			}
+			var plans []lab.Plan
+			for _, mode := range chosen {
+				plans = append(plans, lab.Plan{Mode: mode})
+			}
+			return runPlans(c.Context(), p, s, c.CommandPath(), plans)
+		},
+	}
+	s.register(command.Flags())
+	return command
+}
+
+// modeList reads names of modes with commas between them.
+func modeList(table modes.Table) func(string) ([]modes.Mode, error) {
+	return func(text string) (list []modes.Mode, err error) {
+		if text == "both" {
+			text = theSeed
+		}
+		var errs []error
+		for name := range strings.SplitSeq(text, ",") {
+			mode, err := table.Find(strings.TrimSpace(name))
+			for _, other := range list {
+				if err == nil && other.Name == mode.Name {
+					err = fmt.Errorf("%s is there twice", mode.Name)
+				}
+			}
+			list, errs = append(list, mode), append(errs, err)
+		}
+		return list, errors.Join(errs...)
+	}
+}

@@ -1,0 +1,101 @@
+// Package modes is the table of strategies: what the lab can run, how each is called and drawn, and what it promises.
+// The table is a value. Whoever shows modes walks over it, so that a new strategy is one file in app/cache and one entry
+// here.
+package modes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+)
+
+// Mode is a strategy as a user chooses it.
+type Mode struct {
+	Name  string // one word: the command, and the attribute "mode"
+	Short string // a line: what it does
+	Long  string // for --help
+	See   string // a line: what to look for in its graphs
+	// Color is #rrggbb, of Okabe and Ito's palette, which people with any colour vision can tell apart
+	// (https://jfly.uni-koeln.de/color/).
+	Color string
+	// Locks says that the strategy needs the fill lock: its TTL and the wait timeout.
+	Locks bool
+	New   func(Parts) cache.Strategy
+	// Judge checks the promise.
+	Judge herd.Judge
+}
+
+// Parts are what a strategy is made of.
+type Parts struct {
+	cache.Aside
+	Lock        cache.FillLock
+	WaitTimeout time.Duration
+}
+
+// Table lists modes in the order in which they are shown.
+type Table []Mode
+
+// All returns the lab's own table.
+func All() Table { return Table{broken(), fixed()} }
+
+func broken() Mode {
+	return Mode{
+		Name:  "broken",
+		Short: "every worker that misses calls the backend: the thundering herd",
+		Long: `Naive cache-aside: GET; on a miss, call the backend and SET. When the key expires, all workers miss at the
+same moment and all of them call. With 50 workers and 5 rounds that is 250 backend calls where 5 would do.
+The backend answers 10 calls at once, so the herd also queues: look at the latency.`,
+		See:   "a wall of backend calls at each expiry, as high as there are workers",
+		Color: "#D55E00",
+		New:   func(p Parts) cache.Strategy { return &cache.Broken{Aside: p.Aside} },
+		Judge: herd.JudgeHerd,
+	}
+}
+
+func fixed() Mode {
+	return Mode{
+		Name:  "fixed",
+		Short: "one worker fills under a lock, the others wait",
+		Long: `GET; on a miss, SET KEY:filling TOKEN NX GET PX. One worker gets the lock, looks once more (somebody may
+have filled in between), calls the backend, SETs the value and gives the lock back with a compare-and-delete.
+The others wait with growing, jittered pauses and retry GET. Nobody calls the backend without the lock.`,
+		See:   "a single backend call at each expiry; the others wait for it",
+		Color: "#009E73",
+		Locks: true,
+		New: func(p Parts) cache.Strategy {
+			return &cache.Fixed{Aside: p.Aside, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
+		},
+		Judge: herd.JudgeSingleFill,
+	}
+}
+
+// Names lists the names.
+func (t Table) Names() []string {
+	var names []string
+	for _, m := range t {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// Find returns the mode of that name. The error names those that there are.
+func (t Table) Find(name string) (Mode, error) {
+	at := slices.IndexFunc(t, func(m Mode) bool { return m.Name == name })
+	if at < 0 {
+		return Mode{}, fmt.Errorf("there is no mode %q: want %s", name, Or(t.Names()))
+	}
+	return t[at], nil
+}
+
+// Or is "a", "a or b", "a, b or c".
+func Or(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
