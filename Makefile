@@ -119,5 +119,7 @@ fmt: ## gofmt
 clean: ## remove what was built
 	rm -rf .bin
 
+# The tag or commit, with -dirty if there are changes; nothing outside of a Git checkout.
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null)
 build:
-	@go build -o $(BIN) ./app
+	@go build -ldflags "-X cachelab/app/cli.built=$(VERSION)" -o $(BIN) ./app

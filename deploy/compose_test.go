@@ -141,6 +141,20 @@ func TestDockerfileIsPinned(t *testing.T) {
 	}
 }
 
+// The linker says nothing of a variable that is not there; the end-to-end test looks at the Makefile's.
+func TestTheImageKnowsItsVersionAsTheProgramDoes(t *testing.T) {
+	want := find(t, "../Makefile", `-X (\S+=)`)
+	for _, sets := range regexp.MustCompile(`-X (\S+=)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1) {
+		if sets[1] != want {
+			t.Errorf("the Dockerfile sets %s, the Makefile %s", sets[1], want)
+		}
+	}
+	lab := stack(t, "VERSION=v1.2.3").Services["lab"]
+	if got := lab.Build.Args["VERSION"]; got == nil || *got != "v1.2.3" || !strings.Contains(read(t, "Dockerfile"), "ARG VERSION\n") {
+		t.Errorf("compose builds the image with %v", lab.Build.Args)
+	}
+}
+
 // The end-to-end test runs the very Prometheus that compose.yaml runs: module v0.313.1 is release 3.13.1.
 func TestServersArePinnedAlike(t *testing.T) {
 	parts := strings.Split(stack(t).Environment["PROMETHEUS_VERSION"], ".")

@@ -44,7 +44,7 @@ var built = sync.OnceValues(func() (struct{ lab, folder string }, error) {
 	if err != nil {
 		return b, err
 	}
-	build := exec.Command("go", "build", "-o", b.lab, "./app")
+	build := exec.Command("make", "build") // as everybody builds it: with its version
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		return b, fmt.Errorf("build the lab: %w: %s", err, out)

@@ -231,13 +231,18 @@ func verdicts(runs []report.Run) error {
 	return nil
 }
 
-// version is the module's, or that of the commit it was built from.
+// built is the version that make found when it built the program: the tag or commit. Only the linker sets it.
+var built string
+
+// version is that of the build, else the module's, else that of the commit which Go found.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if built != "" {
+		return built
 	}
-	return info.Main.Version
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 func writeJSON(p Process, where string, array bool, runs []report.Run) (err error) {
