@@ -29,18 +29,18 @@ const (
 
 // Census is a reading of the server's counters. Two of them make a count: see [Redis.Count].
 type Census struct {
-	taken       time.Time
-	commands    map[string]int
-	server      string                   // this start of the server
-	connections int                      // ever accepted
-	dialled     int                      // of those, by us
-	strangers   map[string]time.Duration // clients of another name, by id: how long they were idle
-	err         error
+	began, ended time.Time // of the reading
+	commands     map[string]int
+	server       string                   // this start of the server
+	connections  int                      // ever accepted
+	dialled      int                      // of those, by us
+	strangers    map[string]time.Duration // clients of another name, by id: how long they were idle, as Redis says
+	err          error
 }
 
 // TakeCensus reads the server's counters. A server that refuses is no error here: the count says so.
 func (r *Redis) TakeCensus(ctx context.Context) Census {
-	c := Census{taken: time.Now(), dialled: int(r.dialled.Load())}
+	c := Census{began: time.Now(), dialled: int(r.dialled.Load())}
 	if r.options.Commands != nil {
 		c.commands = r.options.Commands()
 		if r.options.Starts != nil {
@@ -61,6 +61,7 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 	if clients, c.err = r.keeper.ClientList(ctx).Result(); c.err != nil {
 		return c
 	}
+	c.ended = time.Now()
 	c.server = serverRun.FindString(server)
 	c.commands = map[string]int{}
 	for _, m := range commandStat.FindAllStringSubmatch(info, -1) {
@@ -108,12 +109,16 @@ func visited(since, now Census) bool {
 		}
 	}
 	for _, idle := range now.strangers {
-		if idle <= now.taken.Sub(since.taken) {
+		if idle <= now.ended.Sub(since.began)+idleError {
 			return true
 		}
 	}
 	return false
 }
+
+// idleError is how much longer than it was Redis may say that a client was idle: it subtracts two readings of a clock in
+// whole seconds, and sets that clock itself up to a second late.
+const idleError = 2 * time.Second
 
 // strangers finds the clients of another name in the reply to CLIENT LIST, by id, and how long each was idle.
 func strangers(clients, name string) map[string]time.Duration {
