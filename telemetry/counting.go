@@ -47,13 +47,17 @@ func (c *counter) counts() SpanCounts {
 	return n
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]. An error is remembered, not returned: the batch processor
-// would only log it.
+// ExportSpans implements [sdktrace.SpanExporter]. A batch that is larger than the receiver takes goes in halves. An error is
+// remembered, not returned: the batch processor would only log it.
 func (c *counter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if c.closed.Load() {
 		return nil
 	}
 	err := c.next.ExportSpans(ctx, spans)
+	if half := len(spans) / 2; half > 0 && tooLarge(err) {
+		_ = c.ExportSpans(ctx, spans[:half])
+		return c.ExportSpans(ctx, spans[half:])
+	}
 	if err != nil {
 		c.failure.CompareAndSwap(nil, &err)
 		rejected, partial := rejectedSpans(err)
@@ -89,6 +93,12 @@ func rejectedSpans(err error) (n int, partial bool) {
 	n, _ = strconv.Atoi(m[1])
 	return n, true
 }
+
+// oversize is how a batch is refused as a whole for its size: by gRPC servers, which take 4 MiB unless told otherwise (in Go,
+// Java, Rust), by HTTP servers, and by the exporters themselves. How many bytes a batch has, only they know.
+var oversize = regexp.MustCompile(`larger than max|exceeds maximum size|too large|Too Large`)
+
+func tooLarge(err error) bool { return err != nil && oversize.MatchString(err.Error()) }
 
 // flush shuts the batch processor down, which exports what it holds, and goes on for as long as that makes
 // progress: a slow receiver gets all, one that stopped answering costs no more than patience.

@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// Where the stack of this repository listens. Not localhost, which may be [::1] first, where others may listen.
+const (
+	ownPrometheus  = "http://127.0.0.1:9090"
+	prometheusPath = "/api/v1/otlp/v1/metrics"
+)
+
 // signal is traces or metrics: the two differ in where they go and in their variables.
 type signal struct {
 	name     string // as in the variables' names
@@ -16,8 +22,8 @@ type signal struct {
 }
 
 var (
-	traces  = signal{name: "TRACES", path: "/v1/traces", fallback: "http://localhost:4318/v1/traces"}
-	metrics = signal{name: "METRICS", path: "/v1/metrics", fallback: "http://localhost:9090/api/v1/otlp/v1/metrics"}
+	traces  = signal{name: "TRACES", path: "/v1/traces", fallback: "http://127.0.0.1:4318/v1/traces"}
+	metrics = signal{name: "METRICS", path: "/v1/metrics", fallback: ownPrometheus + prometheusPath}
 )
 
 // String returns "traces" or "metrics".
@@ -98,7 +104,7 @@ func (s signal) endpoint(env lookup) (endpoint, error) {
 	}
 	if e.url == "" {
 		if grpc {
-			return endpoint{overGRPC: true, url: "http://localhost:4317"}, nil
+			return endpoint{overGRPC: true, url: "http://127.0.0.1:4317"}, nil
 		}
 		return endpoint{url: s.fallback}, nil
 	}

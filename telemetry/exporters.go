@@ -54,7 +54,7 @@ func newSpanExporter(ctx context.Context, env lookup, console io.Writer) (sdktra
 		return nil, nil, fmt.Errorf("set up the export of traces to %s: %w", e, err)
 	}
 	check := func(ctx context.Context) error { return client.UploadTraces(ctx, nil) }
-	return exporter, &receiver{traces, e, check, traces.timeout(env)}, nil
+	return exporter, &receiver{signal: traces, endpoint: e, check: check, limit: traces.timeout(env)}, nil
 }
 
 // newMetricExporter does the same for metrics.
@@ -71,19 +71,28 @@ func newMetricExporter(ctx context.Context, env lookup, console io.Writer) (sdkm
 	if err != nil {
 		return nil, nil, err
 	}
+	form, err := formOf(env, e)
+	if err != nil {
+		return nil, nil, err
+	}
 	var exporter sdkmetric.Exporter
 	if e.overGRPC {
 		exporter, err = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithEndpointURL(e.url), otlpmetricgrpc.WithTimeout(metrics.timeout(env)),
 			otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
 	} else {
-		exporter, err = otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(e.url), otlpmetrichttp.WithTimeout(metrics.timeout(env)),
-			otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
+		options := []otlpmetrichttp.Option{otlpmetrichttp.WithEndpointURL(e.url), otlpmetrichttp.WithTimeout(metrics.timeout(env)),
+			otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
+		if form.fixed {
+			options = append(options, otlpmetrichttp.WithTemporalitySelector(sdkmetric.DefaultTemporalitySelector),
+				otlpmetrichttp.WithAggregationSelector(sdkmetric.DefaultAggregationSelector))
+		}
+		exporter, err = otlpmetrichttp.New(ctx, options...)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the export of metrics to %s: %w", e, err)
 	}
 	check := func(ctx context.Context) error { return exporter.Export(ctx, &metricdata.ResourceMetrics{}) }
-	return exporter, &receiver{metrics, e, check, metrics.timeout(env)}, nil
+	return exporter, &receiver{signal: metrics, endpoint: e, check: check, limit: metrics.timeout(env), notice: form.notice}, nil
 }
 
 // receiver is where a signal goes, and how to find out whether it gets there.
@@ -92,6 +101,8 @@ type receiver struct {
 	endpoint
 	check func(context.Context) error // sends an empty request the way that the real ones go
 	limit time.Duration               // of one request
+	// notice is for the user, if the receiver accepts; "" if there is nothing to say
+	notice string
 }
 
 // String returns where the receiver is.

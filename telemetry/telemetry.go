@@ -90,7 +90,7 @@ const (
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Notice is for the user: what was left out, and why; "" if nothing was.
+	// Notice is for the user: what was left out, or does not fit the dashboards, and why; "" if nothing.
 	Notice string
 
 	options   Options
@@ -144,9 +144,14 @@ func (t *Telemetry) exporters(ctx context.Context, env lookup, o Options) (sdktr
 	}
 	spansThere, err := t.reach(ctx, o.Switch, spansTo)
 	metricsThere, err2 := t.reach(ctx, o.Switch, metricsTo)
+	var notices []string
 	if len(t.absent) > 0 {
-		t.Notice = "telemetry: nobody takes " + strings.Join(t.absent, ", ") + " (make up)"
+		notices = append(notices, "telemetry: nobody takes "+strings.Join(t.absent, ", ")+" (make up)")
 	}
+	if metricsThere && metricsTo != nil && metricsTo.notice != "" {
+		notices = append(notices, metricsTo.notice)
+	}
+	t.Notice = strings.Join(notices, "\n")
 	t.traceable = spansThere && spansTo != nil
 	t.patience = max(spansPatience, traces.timeout(env))
 	if !spansThere {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -89,6 +90,44 @@ func TestAPartialSuccessCountsAsDropped(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: 100, Exported: 93, Dropped: 7})
+}
+
+// A gRPC server takes messages of 4 MiB and refuses a larger one whole: the batch goes in smaller parts, and a span that
+// is too large by itself is counted as dropped.
+func TestABatchLargerThanTheReceiverTakesLosesNothing(t *testing.T) {
+	const spans = 5000
+	long := attribute.String("text", strings.Repeat("x", 3000)) // 6 MiB a batch
+	huge := attribute.String("text", strings.Repeat("x", 5<<20))
+	for _, test := range []struct {
+		name string
+		more []trace.SpanStartOption // of one span more
+		want telemetry.SpanCounts
+	}{
+		{"a batch", nil, telemetry.SpanCounts{Ended: spans, Exported: spans}},
+		{"a span", []trace.SpanStartOption{trace.WithAttributes(huge)}, telemetry.SpanCounts{Ended: spans + 1, Exported: spans, Dropped: 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			receiver := otlptest.StartGRPC(t)
+			tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc",
+				"OTEL_METRICS_EXPORTER", "none",
+				"OTEL_EXPORTER_OTLP_TIMEOUT", "30000") // a machine that is busy with other tests
+			tracer := tel.TracerProvider.Tracer("test")
+			for range spans {
+				_, span := tracer.Start(context.Background(), "span", trace.WithAttributes(long))
+				span.End()
+			}
+			if test.more != nil {
+				_, span := tracer.Start(context.Background(), "span", test.more...)
+				span.End()
+			}
+			err := tel.Shutdown(t.Context())
+			if dropped := test.want.Dropped > 0; dropped != (err != nil) || dropped && !strings.Contains(err.Error(), "larger than max") {
+				t.Errorf("got %v", err)
+			}
+			equal(t, "received", len(receiver.Spans()), spans)
+			equal(t, "counts", tel.Spans(), test.want)
+		})
+	}
 }
 
 // P11
@@ -346,16 +385,8 @@ func TestZerosAreTheFirstSampleAndTotalsTheLast(t *testing.T) {
 		t.Error(err)
 	}
 	var seen []int64
-	for _, push := range receiver.Pushes() {
-		for _, rm := range push {
-			for _, sm := range rm.ScopeMetrics {
-				for _, m := range sm.Metrics {
-					if m.Name == "calls" {
-						seen = append(seen, m.GetSum().DataPoints[0].GetAsInt())
-					}
-				}
-			}
-		}
+	for _, m := range pushed(receiver, "calls") {
+		seen = append(seen, m.GetSum().DataPoints[0].GetAsInt())
 	}
 	if fmt.Sprint(seen) != "[0 50]" {
 		t.Errorf("samples: %v, want [0 50]", seen)

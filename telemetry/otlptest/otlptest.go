@@ -19,7 +19,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Receiver takes OTLP over HTTP at /v1/traces and /v1/metrics.
+// PrometheusPath is where a Prometheus takes metrics.
+const PrometheusPath = "/api/v1/otlp/v1/metrics"
+
+// Receiver takes OTLP over HTTP at /v1/traces and /v1/metrics, and metrics at [PrometheusPath] too.
 type Receiver struct {
 	URL string
 
@@ -45,6 +48,7 @@ func Start(t testing.TB) *Receiver {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", r.traces)
 	mux.HandleFunc("POST /v1/metrics", r.metrics)
+	mux.HandleFunc("POST "+PrometheusPath, r.metrics)
 	r.server = httptest.NewServer(mux)
 	r.URL = r.server.URL
 	t.Cleanup(func() {
