@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cachelab/telemetry/redact"
 )
 
 // Where the stack of this repository listens. Not localhost, which may be [::1] first, where others may listen.
@@ -51,17 +53,7 @@ func (e endpoint) String() string {
 	if e.variable == "" {
 		return e.url
 	}
-	return fmt.Sprintf("%s (from %s)", redacted(e.url), e.variable)
-}
-
-// redacted is a URL without user and password.
-func redacted(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "a URL that cannot be read"
-	}
-	u.User = nil
-	return u.String()
+	return fmt.Sprintf("%s (from %s)", redact.URL(e.url), e.variable)
 }
 
 // timeout is how long one request to the receiver may take: what the variables say, in milliseconds, or the lab's own.
@@ -108,15 +100,15 @@ func (s signal) endpoint(env lookup) (endpoint, error) {
 		}
 		return endpoint{url: s.fallback}, nil
 	}
-	u, err := url.Parse(e.url)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	u, ok := redact.Parse(e.url)
+	if !ok || u.Scheme != "http" && u.Scheme != "https" {
 		return endpoint{}, fmt.Errorf("%s=%q: want a URL with its scheme, like http://localhost:4318 (for gRPC http://localhost:4317, with OTEL_EXPORTER_OTLP_PROTOCOL=grpc)",
-			e.variable, strings.TrimPrefix(redacted(e.url), "//"))
+			e.variable, redact.URL(e.url))
 	}
 	if base && !grpc {
 		if strings.Contains(u.Path, "/v1/") {
 			return endpoint{}, fmt.Errorf("%s=%q: want a base URL, to which %s is appended; leave the path out, or set OTEL_EXPORTER_OTLP_%s_ENDPOINT to the whole URL",
-				e.variable, redacted(e.url), s.path, s.name)
+				e.variable, redact.URL(e.url), s.path, s.name)
 		}
 		u.Path = strings.TrimSuffix(u.Path, "/") + s.path
 		e.url = u.String()
@@ -158,7 +150,7 @@ func (s signal) advice(e endpoint, reason string) string {
 	case strings.Contains(reason, "malformed HTTP"), strings.Contains(reason, "readLoopPeekFail"), strings.Contains(reason, "EOF"):
 		return "the port does not speak HTTP: use the HTTP port (often 4318), or set OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
 	case !strings.HasSuffix(u.Path, s.path):
-		return fmt.Sprintf("OTEL_EXPORTER_OTLP_%s_ENDPOINT is used as it is: write the whole URL, like %s%s", s.name, strings.TrimSuffix(redacted(e.url), "/"), s.path)
+		return fmt.Sprintf("OTEL_EXPORTER_OTLP_%s_ENDPOINT is used as it is: write the whole URL, like %s%s", s.name, strings.TrimSuffix(redact.URL(e.url), "/"), s.path)
 	}
 	return fmt.Sprintf("set OTEL_EXPORTER_OTLP_%s_ENDPOINT to a URL that takes %s, or OTEL_%s_EXPORTER=none", s.name, s, s.name)
 }

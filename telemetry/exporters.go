@@ -20,6 +20,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"cachelab/telemetry/redact"
 )
 
 // exportTimeout bounds one request to a receiver, the empty one before the run too. Nothing is retried: a receiver on the
@@ -132,7 +134,8 @@ func (r *receiver) probe(ctx context.Context) *problem {
 	return &problem{absent, fmt.Errorf("%s cannot be sent to %s: %s; %s", r.signal, r.endpoint, reason, r.advice(r.endpoint, reason))}
 }
 
+// firstLine is what is shown of a client's error. The client repeats its URL.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	return redact.Text(line)
 }

@@ -8,12 +8,15 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/report"
+	"cachelab/telemetry/redact"
 )
 
 // Exit codes.
@@ -84,7 +87,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		SilenceErrors: true,
 		Args: func(root *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown command %q: want %s", args[0], modes.Or(visible(root)))}
+				return errUsage{fmt.Errorf("unknown command %q: want %s", redact.URL(args[0]), modes.Or(visible(root)))}
 			}
 			return nil
 		},
@@ -99,12 +102,15 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			command, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return errUsage{fmt.Errorf("there is no command %q", args)}
+				return errUsage{fmt.Errorf("there is no command %q", shown(args))}
 			}
 			return command.Help()
 		},
 	})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		text, _, _ := strings.Cut(err.Error(), "=") // what follows may hold a password
+		return errUsage{errors.New(text)}
+	})
 	const strategies, more = "strategies", "more"
 	root.AddGroup(&cobra.Group{ID: strategies, Title: "The strategies, each under the same herd:"}, &cobra.Group{ID: more, Title: "More:"})
 	for _, mode := range p.Modes {
@@ -154,9 +160,18 @@ func newRunCommand(p Process, d defaults, name, short, long string, plan lab.Pla
 // noArguments refuses arguments.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return errUsage{fmt.Errorf("%s takes no argument, got %q", c.Name(), args)}
+		return errUsage{fmt.Errorf("%s takes no argument, got %q", c.Name(), shown(args))}
 	}
 	return nil
+}
+
+// shown are arguments as they are shown: a URL that went astray may hold a password.
+func shown(args []string) []string {
+	all := slices.Clone(args)
+	for i, arg := range all {
+		all[i] = redact.URL(arg)
+	}
+	return all
 }
 
 // newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.

@@ -14,6 +14,7 @@ import (
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/report"
+	"cachelab/telemetry/redact"
 )
 
 // newDrillCommand is "drill", with a command for each drill and one for all.
@@ -26,7 +27,7 @@ func newDrillCommand(p Process) *cobra.Command {
 nothing worse. See app/drill/README.md for what to look at.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return errUsage{fmt.Errorf("unknown drill %q; the drills are:\n%s", args[0], drillLines())}
+				return errUsage{fmt.Errorf("unknown drill %q; the drills are:\n%s", redact.URL(args[0]), drillLines())}
 			}
 			return errUsage{fmt.Errorf("which drill? The drills are:\n%s", drillLines())}
 		},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"cachelab/app/lab"
 	"cachelab/app/redisstore"
 	"cachelab/telemetry"
+	"cachelab/telemetry/redact"
 )
 
 // settings are the flags of a run and the variables of the same names. A flag wins over its variable, the
@@ -153,7 +153,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 
 func (one *setting) shown() string {
 	if one.secret {
-		return redisstore.RedactURL(one.text)
+		return redact.URL(one.text)
 	}
 	return one.text
 }
@@ -216,8 +216,8 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 func text(s string) (string, error) { return s, nil }
 
 func pageURL(s string) (string, error) {
-	u, err := url.Parse(s)
-	if err != nil || u.Host == "" {
+	u, ok := redact.Parse(s)
+	if !ok || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return s, errors.New("want a URL like http://localhost:3000")
 	}
 	u.User = nil // it is printed

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"cachelab/telemetry/redact"
 )
 
 // DefaultURL is the Redis that "auto" looks for.
@@ -30,9 +31,11 @@ func ParseTarget(text string) (Target, error) {
 	case "embedded":
 		return Target{Embedded: true}, nil
 	}
+	_, ok := redact.Parse(text) // the client's own parser takes redis:host:port, and goes to localhost:6379
 	options, err := redis.ParseURL(text)
-	if err != nil {
-		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://)")
+	if !ok || err != nil {
+		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://; " +
+			"/ ? # @ and % in a password as %2F %3F %23 %40 and %25)")
 	}
 	return Target{options: options, url: text}, nil
 }
@@ -68,17 +71,3 @@ func (t Target) String() string {
 
 // at returns the target of a server on this machine, for the embedded one.
 func at(addr string) Target { return Target{options: &redis.Options{Addr: addr}} }
-
-// RedactURL hides user and password in text, whether it is a whole URL or lacks its scheme: for showing a value as it
-// was given.
-func RedactURL(text string) string {
-	end := strings.LastIndex(text, "@")
-	if end < 0 {
-		return text
-	}
-	scheme, _, found := strings.Cut(text[:end], "://")
-	if !found {
-		return "***" + text[end:]
-	}
-	return scheme + "://***" + text[end:]
-}

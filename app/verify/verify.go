@@ -5,8 +5,10 @@ package verify
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"time"
 
@@ -111,12 +113,15 @@ func getJSON(ctx context.Context, url string, into any) error {
 	if err != nil {
 		return err
 	}
+	where := request.URL.Host + request.URL.Path
 	response, err := http.DefaultClient.Do(request)
+	if failed := (*neturl.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // without the URL, which may hold user and password
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", where, err)
 	}
 	defer response.Body.Close()
-	where := request.URL.Host + request.URL.Path
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %w", where, statusError(response.StatusCode))
 	}
