@@ -19,12 +19,12 @@ var zooms = []time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * 
 // live, in both modes.
 const storedRuns = `
       - {series: 'cachelab_run_active_ratio{instance="broken-1",mode="broken"}', values: '_x1200 1x19 0'}
-      - {series: 'cachelab_backend_calls_total{instance="broken-1",mode="broken",result="ok"}', values: '_x1200 0x3 50 _ _ _ 50 100x12'}
+      - {series: 'cachelab_backend_calls_total{instance="broken-1",mode="broken"}', values: '_x1200 0x3 50 _ _ _ 50 100x12'}
       - {series: 'go_memory_allocated_bytes_total{instance="broken-1"}', values: '_x1200 0x3 7000x16'}
       - {series: 'cachelab_run_active_ratio{instance="live-1",mode="broken"}', values: '_x3600 1x1199 0x1200'}
       - {series: 'cachelab_run_active_ratio{instance="live-1",mode="fixed"}', values: '_x3600 0x1199 1x1199 0'}
-      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="broken",result="ok"}', values: '_x3600 0+1x2400'}
-      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="fixed",result="ok"}', values: '_x3600 0x1200 1x1200'}
+      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="broken"}', values: '_x3600 0+1x2400'}
+      - {series: 'cachelab_backend_calls_total{instance="live-1",mode="fixed"}', values: '_x3600 0x1200 1x1200'}
       - {series: 'go_memory_allocated_bytes_total{instance="live-1"}', values: '_x3600 0+10x2400'}
 `
 

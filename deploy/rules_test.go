@@ -56,7 +56,7 @@ func TestNoRuleTakesADeadBackendForAHerd(t *testing.T) {
 		}
 		return nil
 	})
-	failed := s.query(t, `sum(cachelab_backend_calls_total{result="error"})`)
+	failed := s.query(t, `sum(cachelab_backend_answers_total{result="error"})`)
 	if r.json.BackendCalls != 20 || !slices.Equal(failed, []float64{20}) {
 		t.Errorf("%d backend calls, of which %v failed, want 20", r.json.BackendCalls, failed)
 	}
@@ -89,8 +89,8 @@ func TestRuleTestsKnowTheThresholds(t *testing.T) {
 			cut := strings.LastIndex(expr, " > ")
 			threshold := expr[cut+3:]
 			others := []string{"-1", "1"}
-			if threshold == "2" {
-				others = []string{"1.9", "2.1"}
+			if threshold == "0.5" {
+				others = []string{"0.49", "0.51"}
 			} else if threshold != "0" {
 				t.Fatalf("%s has the threshold %s, which this test does not know", rule.Alert, threshold)
 			}

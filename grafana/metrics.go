@@ -25,27 +25,31 @@ type metric struct {
 
 // The metrics that the dashboards show.
 var (
-	gets            = metric{telemetry.MetricGets, "{reply}", counter}
-	lockAttempts    = metric{telemetry.MetricLockAttempts, "{attempt}", counter}
-	lockRechecks    = metric{telemetry.MetricLockRechecks, "{check}", counter}
-	lockReleases    = metric{telemetry.MetricLockReleases, "{release}", counter}
-	lockTimeouts    = metric{telemetry.MetricLockTimeouts, "{waiter}", counter}
-	polls           = metric{telemetry.MetricPolls, "{poll}", counter}
-	backendCalls    = metric{telemetry.MetricBackendCalls, "{call}", counter}
-	backendPeak     = metric{telemetry.MetricBackendPeak, "{call}", gauge}
-	backendQueued   = metric{telemetry.MetricBackendQueued, "{call}", gauge}
-	backendDuration = metric{telemetry.MetricBackendDuration, "s", histogram}
-	requests        = metric{telemetry.MetricRequests, "{request}", counter}
-	requestDuration = metric{telemetry.MetricRequestDuration, "s", histogram}
-	waitDuration    = metric{telemetry.MetricWaitDuration, "s", histogram}
-	expiries        = metric{telemetry.MetricExpiries, "{cycle}", counter}
-	rounds          = metric{telemetry.MetricRounds, "{round}", counter}
-	runActive       = metric{telemetry.MetricRunActive, "1", gauge}
-	runVerdict      = metric{telemetry.MetricRunVerdict, "1", gauge}
-	runLatency      = metric{telemetry.MetricRunLatency, "s", gauge}
-	workers         = metric{telemetry.MetricWorkers, "{worker}", gauge}
-	redisCommands   = metric{telemetry.MetricRedisCommands, "{command}", counter}
-	spans           = metric{telemetry.MetricSpans, "{span}", counter}
+	gets             = metric{telemetry.MetricGets, "{reply}", counter}
+	misses           = metric{telemetry.MetricMisses, "{request}", counter}
+	lockAttempts     = metric{telemetry.MetricLockAttempts, "{attempt}", counter}
+	lockRechecks     = metric{telemetry.MetricLockRechecks, "{check}", counter}
+	lockReleases     = metric{telemetry.MetricLockReleases, "{release}", counter}
+	lockTimeouts     = metric{telemetry.MetricLockTimeouts, "{waiter}", counter}
+	polls            = metric{telemetry.MetricPolls, "{poll}", counter}
+	backendCalls     = metric{telemetry.MetricBackendCalls, "{call}", counter}
+	backendAnswers   = metric{telemetry.MetricBackendAnswers, "{call}", counter}
+	backendRedundant = metric{telemetry.MetricBackendRedundant, "{call}", counter}
+	backendRepeated  = metric{telemetry.MetricBackendRepeated, "{call}", counter}
+	backendPeak      = metric{telemetry.MetricBackendPeak, "{call}", gauge}
+	backendQueued    = metric{telemetry.MetricBackendQueued, "{call}", gauge}
+	backendDuration  = metric{telemetry.MetricBackendDuration, "s", histogram}
+	requests         = metric{telemetry.MetricRequests, "{request}", counter}
+	requestDuration  = metric{telemetry.MetricRequestDuration, "s", histogram}
+	waitDuration     = metric{telemetry.MetricWaitDuration, "s", histogram}
+	expiries         = metric{telemetry.MetricExpiries, "{cycle}", counter}
+	rounds           = metric{telemetry.MetricRounds, "{round}", counter}
+	runActive        = metric{telemetry.MetricRunActive, "1", gauge}
+	runVerdict       = metric{telemetry.MetricRunVerdict, "1", gauge}
+	runLatency       = metric{telemetry.MetricRunLatency, "s", gauge}
+	workers          = metric{telemetry.MetricWorkers, "{worker}", gauge}
+	redisCommands    = metric{telemetry.MetricRedisCommands, "{command}", counter}
+	spans            = metric{telemetry.MetricSpans, "{span}", counter}
 
 	poolUseTime  = metric{telemetry.MetricPoolUseTime, "ms", histogram}
 	poolUsage    = metric{telemetry.MetricPoolUsage, "", gauge}
@@ -59,7 +63,8 @@ var (
 // catalog lists them all.
 func catalog() []metric {
 	return []metric{
-		gets, lockAttempts, lockRechecks, lockReleases, lockTimeouts, polls, backendCalls, backendPeak, backendQueued,
+		gets, lockAttempts, lockRechecks, lockReleases, lockTimeouts, polls, misses,
+		backendCalls, backendAnswers, backendRedundant, backendRepeated, backendPeak, backendQueued,
 		backendDuration, requests, requestDuration, waitDuration, expiries, rounds, runActive, runVerdict, runLatency,
 		workers, redisCommands, spans, poolUseTime, poolUsage, poolWaits, poolTimeouts, goroutines, goMemory, goAllocs,
 	}

@@ -54,6 +54,8 @@ const (
 	CallNumber = attribute.Key("call")
 	Queued     = attribute.Key("queued_ms")
 	InFlight   = attribute.Key("in_flight")
+	Redundant  = attribute.Key("redundant") // another call for the same key was in flight
+	Repeated   = attribute.Key("repeated")  // none was, but the newest answer was younger than half the TTL
 
 	// Of drills.
 	Fault     = attribute.Key("fault")       // what was done, on the span of the moment and on its event
@@ -72,27 +74,31 @@ const (
 
 // Metrics.
 const (
-	MetricGets            = "cachelab.gets"
-	MetricLockAttempts    = "cachelab.lock.attempts"
-	MetricLockRechecks    = "cachelab.lock.rechecks"
-	MetricLockReleases    = "cachelab.lock.releases"
-	MetricLockTimeouts    = "cachelab.lock.timeouts"
-	MetricPolls           = "cachelab.polls"
-	MetricBackendCalls    = "cachelab.backend.calls"
-	MetricBackendPeak     = "cachelab.backend.in_flight.peak"
-	MetricBackendQueued   = "cachelab.backend.queued"
-	MetricBackendDuration = "cachelab.backend.duration"
-	MetricRequests        = "cachelab.requests"
-	MetricRequestDuration = "cachelab.request.duration"
-	MetricWaitDuration    = "cachelab.wait.duration"
-	MetricExpiries        = "cachelab.expiries"
-	MetricRounds          = "cachelab.rounds"
-	MetricRunActive       = "cachelab.run.active"
-	MetricRunVerdict      = "cachelab.run.verdict"
-	MetricRunLatency      = "cachelab.run.latency"
-	MetricWorkers         = "cachelab.workers"
-	MetricRedisCommands   = "cachelab.redis.commands"
-	MetricSpans           = "cachelab.spans"
+	MetricGets             = "cachelab.gets"
+	MetricMisses           = "cachelab.misses"
+	MetricLockAttempts     = "cachelab.lock.attempts"
+	MetricLockRechecks     = "cachelab.lock.rechecks"
+	MetricLockReleases     = "cachelab.lock.releases"
+	MetricLockTimeouts     = "cachelab.lock.timeouts"
+	MetricPolls            = "cachelab.polls"
+	MetricBackendCalls     = "cachelab.backend.calls"
+	MetricBackendAnswers   = "cachelab.backend.answers"
+	MetricBackendRedundant = "cachelab.backend.redundant"
+	MetricBackendRepeated  = "cachelab.backend.repeated"
+	MetricBackendPeak      = "cachelab.backend.in_flight.peak"
+	MetricBackendQueued    = "cachelab.backend.queued"
+	MetricBackendDuration  = "cachelab.backend.duration"
+	MetricRequests         = "cachelab.requests"
+	MetricRequestDuration  = "cachelab.request.duration"
+	MetricWaitDuration     = "cachelab.wait.duration"
+	MetricExpiries         = "cachelab.expiries"
+	MetricRounds           = "cachelab.rounds"
+	MetricRunActive        = "cachelab.run.active"
+	MetricRunVerdict       = "cachelab.run.verdict"
+	MetricRunLatency       = "cachelab.run.latency"
+	MetricWorkers          = "cachelab.workers"
+	MetricRedisCommands    = "cachelab.redis.commands"
+	MetricSpans            = "cachelab.spans"
 )
 
 // Metrics of the Redis client's pool, reported by redisotel, and of the Go runtime, which the dashboards show too.

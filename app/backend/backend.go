@@ -20,6 +20,7 @@ type Config struct {
 	Jitter   float64       // fraction (0 to 1) by which a call's latency varies to both sides
 	Capacity int           // calls that run at once; the others queue. 0 means no limit
 	Failures Failures      // which calls fail
+	TTL      time.Duration // of a cached answer: who asks again within half of it repeats a call
 	Seed     uint64        // of the jitter and of the failures given in percent
 	// OnCall, if set, is told of each call when it ends, with the caller's context.
 	OnCall func(context.Context, Call)
@@ -30,7 +31,10 @@ type Call struct {
 	Number   int           // counts from 1
 	InFlight int           // callers inside when it came, itself included
 	Queued   time.Duration // waited for capacity
-	Err      error
+	// Redundant: another call for the same key was in flight when it came. Repeated: none was, but the newest answer
+	// for the key was younger than half the TTL.
+	Redundant, Repeated bool
+	Err                 error
 }
 
 // Stats is what the service counted.
@@ -39,6 +43,8 @@ type Stats struct {
 	InFlight int // callers inside now, running or queued
 	Queued   int // those of them that queue
 	Peak     int // the most in flight at once
+	// Redundant and Repeated calls: those that the cache should have spared. See [Call].
+	Redundant, Repeated int
 }
 
 // Service is the backend. Use [New].
@@ -46,15 +52,22 @@ type Service struct {
 	config Config
 	slots  chan struct{} // nil without a limit
 
-	mu         sync.Mutex // guards all below
-	rand       *rand.Rand
-	stats      Stats
-	recentPeak int
+	mu     sync.Mutex // guards all below
+	rand   *rand.Rand
+	stats  Stats
+	recent recentPeak
+	keys   map[string]*keyState
+}
+
+// keyState is what tells whether a call for a key is one too many.
+type keyState struct {
+	inFlight int
+	answered time.Time // when the newest answer came; a failure is none
 }
 
 // New returns a service. The config must be valid: see the flags of the command line.
 func New(config Config) *Service {
-	s := &Service{config: config, rand: rand.New(rand.NewPCG(config.Seed, 0))}
+	s := &Service{config: config, rand: rand.New(rand.NewPCG(config.Seed, 0)), recent: newRecentPeak(), keys: map[string]*keyState{}}
 	if config.Capacity > 0 {
 		s.slots = make(chan struct{}, config.Capacity)
 	}
@@ -63,8 +76,8 @@ func New(config Config) *Service {
 
 // Load answers with the price of key, or fails as configured, or when ctx ends. It implements cache.Loader.
 func (s *Service) Load(ctx context.Context, key string) (string, error) {
-	call, latency := s.enter()
-	defer s.leave()
+	call, latency := s.enter(key)
+	defer func() { s.leave(key, call.Err) }()
 
 	arrived := time.Now()
 	call.Err = s.acquire(ctx)
@@ -89,30 +102,55 @@ func (s *Service) Stats() Stats {
 	return s.stats
 }
 
-// RecentPeak returns the most callers in flight since it was asked last.
+// RecentPeak returns the most callers in flight in the last 2 s. Asking changes nothing.
 func (s *Service) RecentPeak() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	peak := s.recentPeak
-	s.recentPeak = s.stats.InFlight
-	return peak
+	return s.recent.peak(s.stats.InFlight)
 }
 
-func (s *Service) enter() (Call, time.Duration) {
+func (s *Service) enter(key string) (Call, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Calls++
 	s.stats.InFlight++
 	s.stats.Peak = max(s.stats.Peak, s.stats.InFlight)
-	s.recentPeak = max(s.recentPeak, s.stats.InFlight)
+	s.recent.note(s.stats.InFlight)
+	call := Call{Number: s.stats.Calls, InFlight: s.stats.InFlight}
+	call.Redundant, call.Repeated = s.tooMany(key)
 	spread := 1 + s.config.Jitter*(2*s.rand.Float64()-1)
-	return Call{Number: s.stats.Calls, InFlight: s.stats.InFlight}, time.Duration(float64(s.config.Latency) * spread)
+	return call, time.Duration(float64(s.config.Latency) * spread)
 }
 
-func (s *Service) leave() {
+// tooMany counts a call for the key in, and tells whether the cache should have spared it.
+func (s *Service) tooMany(key string) (redundant, repeated bool) {
+	k := s.keys[key]
+	if k == nil {
+		k = &keyState{}
+		s.keys[key] = k
+	}
+	redundant = k.inFlight > 0
+	repeated = !redundant && !k.answered.IsZero() && time.Since(k.answered) < s.config.TTL/2
+	k.inFlight++
+	if redundant {
+		s.stats.Redundant++
+	}
+	if repeated {
+		s.stats.Repeated++
+	}
+	return redundant, repeated
+}
+
+func (s *Service) leave(key string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recent.note(s.stats.InFlight) // it stood until now
 	s.stats.InFlight--
+	k := s.keys[key]
+	k.inFlight--
+	if err == nil {
+		k.answered = time.Now()
+	}
 }
 
 // acquire takes a slot of the capacity, in the order of arrival.

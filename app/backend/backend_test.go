@@ -47,13 +47,11 @@ func TestAHerdQueuesForTheCapacity(t *testing.T) {
 		}})
 		_, took := herd(t, s, 50)
 		equal(t, "time", took, 5*250*time.Millisecond)
-		equal(t, "stats", s.Stats(), backend.Stats{Calls: 50, Peak: 50})
+		equal(t, "stats", s.Stats(), backend.Stats{Calls: 50, Peak: 50, Redundant: 49})
 		equal(t, "in flight as told", inFlight, 50)
 		for i := range 5 {
 			equal(t, "calls that queued for "+(time.Duration(i)*250*time.Millisecond).String(), queued[time.Duration(i)*250*time.Millisecond], 10)
 		}
-		equal(t, "recent peak", s.RecentPeak(), 50)
-		equal(t, "recent peak afterwards", s.RecentPeak(), 0)
 	})
 }
 
@@ -150,7 +148,7 @@ func TestACancelledCallLeavesAndFreesItsPlace(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		equal(t, "stats", s.Stats(), backend.Stats{Calls: 2, Peak: 2})
+		equal(t, "stats", s.Stats(), backend.Stats{Calls: 2, Peak: 2, Redundant: 1})
 		if value, err := s.Load(t.Context(), "key"); err != nil || !strings.Contains(value, "answer 3") {
 			t.Errorf("the next call: %q, %v", value, err)
 		}

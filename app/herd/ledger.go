@@ -19,6 +19,9 @@ type Ledger struct {
 	Missed   int // requests whose first GET found nothing
 	Waiters  int // requests that waited for a fill
 	Outcomes map[cache.Outcome]int
+	// Redundant and Repeated are the backend calls that the cache should have spared, as the backend counted them for each
+	// key: begun while another was in flight, or soon after an answer. Who knows the backend sets them.
+	Redundant, Repeated int
 	// FirstError is an example of what went wrong, nil if nothing did.
 	FirstError error
 

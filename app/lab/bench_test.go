@@ -121,7 +121,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	b.Run("everything", func(b *testing.B) {
 		t := start(b)
 		hit(b, func(c *redis.Client) error { return t.InstrumentRedis(c, "fixed") }, func(s cache.Store) (cache.Store, herd.Observer) {
-			bridge, err := observe.New(t, "fixed", "bench", observe.Gauges{RecentPeak: func() int { return 0 }, Queued: func() int { return 0 }})
+			bridge, err := observe.New(t, "fixed", "bench", backend.New(backend.Config{}))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -213,10 +213,12 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	observed.Push(ctx) // the zeros, before the first increment
 	before := redis.TakeCensus(ctx)
 	ledger, err = h.Run(ctx)
+	stats := service.Stats()
+	ledger.Redundant, ledger.Repeated = stats.Redundant, stats.Repeated
 
 	r.judge(faults.Judge, ledger, err)
 	bridge.Finish(ledger, r.facts.Verdict)
-	r.facts.BackendPeak = service.Stats().Peak
+	r.facts.BackendPeak = stats.Peak
 	if observed.Traceable() {
 		r.facts.TraceIDs = bridge.TraceIDs()
 	}
@@ -248,14 +250,10 @@ func (r *run) record(result report.Run, ledger herd.Ledger) {
 // observedBackend returns the backend and the bridge, which tell each other of calls.
 func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service, bridge *observe.Bridge, err error) {
 	config := r.config.Backend
-	config.OnCall = func(ctx context.Context, c backend.Call) {
-		bridge.DescribeCall(ctx, c.Number, c.InFlight, c.Queued)
-	}
+	config.TTL = r.config.TTL
+	config.OnCall = func(ctx context.Context, c backend.Call) { bridge.DescribeCall(ctx, c) }
 	service = backend.New(config)
-	bridge, err = observe.New(t, r.mode.Name, r.id, observe.Gauges{
-		RecentPeak: service.RecentPeak,
-		Queued:     func() int { return service.Stats().Queued },
-	})
+	bridge, err = observe.New(t, r.mode.Name, r.id, service)
 	if err != nil {
 		return nil, nil, err
 	}

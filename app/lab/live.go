@@ -197,13 +197,15 @@ func (s *share) flow(ctx context.Context, length time.Duration, view *report.Liv
 
 // finish gives the verdict on a mode and gathers what is told of it.
 func (s *share) finish() {
+	stats := s.service.Stats()
 	s.ledger = s.stream.Ledger()
+	s.ledger.Redundant, s.ledger.Repeated = stats.Redundant, stats.Repeated
 	s.facts.Verdict = herd.JudgeStream(s.mode.Judge)(s.ledger)
 	if s.ledger.Requests > 0 {
 		s.bridge.Finish(s.ledger, s.facts.Verdict)
 	}
 	s.facts.ID, s.facts.Mode, s.facts.Redis = s.id, s.mode.Name, s.redisName()
-	s.facts.BackendPeak = s.service.Stats().Peak
+	s.facts.BackendPeak = stats.Peak
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = s.bridge.TraceIDs()
 	}

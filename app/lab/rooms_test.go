@@ -18,7 +18,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/redisserver": {},
 	"cachelab/app/redisstore":  {"cachelab/telemetry/redact"},
 	"cachelab/app/events":      {"cachelab/app/cache", "cachelab/app/herd"},
-	"cachelab/app/observe":     {"cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
+	"cachelab/app/observe":     {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
 	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
 	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/report"},
 	"cachelab/app/verify":      {"cachelab/app/cache", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},

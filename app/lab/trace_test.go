@@ -139,6 +139,7 @@ func TestTheTraceOfBroken(t *testing.T) {
 	o.checkSpans(t)
 	equal(t, "Redis's GETs", o.run.RedisCommands.Get, len(o.named("GET")))
 	equal(t, "Redis's SETs", o.run.RedisCommands.Set, len(o.named("SET")))
+	equal(t, "redundant calls", o.run.Redundant, n-rounds) // all but the first of each round
 	o.checkMetrics(t)
 }
 
@@ -326,7 +327,10 @@ func (o observed) checkMetrics(t *testing.T) {
 		"cachelab.lock.attempts acquired": float64(r.Lock.Acquired), "cachelab.lock.attempts held": float64(r.Lock.Held),
 		"cachelab.lock.rechecks": float64(r.Lock.Rechecked), "cachelab.lock.releases released": float64(r.Lock.Released),
 		"cachelab.lock.releases lost": 0, "cachelab.lock.timeouts": 0, "cachelab.polls": float64(r.Polls),
-		"cachelab.backend.calls ok": float64(r.BackendCalls), "cachelab.backend.calls error": 0,
+		"cachelab.misses":        float64(len(o.named("MISS"))),
+		"cachelab.backend.calls": float64(r.BackendCalls), "cachelab.backend.answers ok": float64(r.BackendCalls),
+		"cachelab.backend.answers error": 0, "cachelab.backend.answers unknown": 0,
+		"cachelab.backend.redundant": float64(r.Redundant), "cachelab.backend.repeated": 0,
 		"cachelab.backend.queued": 0, "cachelab.backend.duration ok": float64(r.BackendCalls),
 		"cachelab.requests hit": float64(r.Outcomes["hit"]), "cachelab.requests filled": float64(r.Outcomes["filled"]),
 		"cachelab.requests waited": float64(r.Outcomes["waited"]), "cachelab.requests error": 0,
@@ -337,7 +341,7 @@ func (o observed) checkMetrics(t *testing.T) {
 		"cachelab.redis.commands GET": float64(c.Get - c.Eval), "cachelab.redis.commands SET NX PX": float64(r.Lock.Acquired + r.Lock.Held),
 		"cachelab.redis.commands SET": float64(r.BackendCalls), "cachelab.redis.commands DEL": float64(c.Eval),
 		"cachelab.spans exported": 0, "cachelab.spans dropped": 0,
-		"cachelab.backend.in_flight.peak": float64(r.BackendPeak), // since the last export, and there was none
+		"cachelab.backend.in_flight.peak": float64(r.BackendPeak), // of the last 2 s, and the run is shorter
 	}
 	for _, outcome := range []string{"hit", "filled", "waited"} {
 		if n := r.Outcomes[cache.Outcome(outcome)]; n > 0 {

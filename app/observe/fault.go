@@ -27,7 +27,8 @@ type Step struct {
 	Attributes   []attribute.KeyValue
 }
 
-// Reported makes the span and the metric of a step that another process reported: its own would have died with it.
+// Reported makes the span and the metric of a step that another process reported: its own would have died with it. What a
+// call that failed was answered, nobody knows.
 func (b *Bridge) Reported(ctx context.Context, s Step) {
 	kind := trace.SpanKindClient
 	if s.Span == telemetry.SpanBackendCall {
@@ -38,7 +39,12 @@ func (b *Bridge) Reported(ctx context.Context, s Step) {
 	fail(span, s.Err)
 	span.End(trace.WithTimestamp(s.Ended))
 	if kind == trace.SpanKindInternal {
-		b.metrics.call(ctx, s.Ended.Sub(s.Began), s.Err)
+		result := resultOK
+		if s.Err != nil {
+			result = resultUnknown
+		}
+		b.metrics.calls.add(1)
+		b.metrics.answered(ctx, s.Ended.Sub(s.Began), result)
 		return
 	}
 	b.metrics.commands.Add(ctx, 1, metric.WithAttributes(telemetry.Mode.String(b.mode), telemetry.Command.String(s.Span)))

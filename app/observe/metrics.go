@@ -9,21 +9,25 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/telemetry"
 )
 
-// Gauges are what the backend tells when it is asked.
-type Gauges struct {
-	RecentPeak func() int // most in flight since it was asked last
-	Queued     func() int
+// Backend is asked at each push. Asking changes nothing.
+type Backend interface {
+	Stats() backend.Stats
+	RecentPeak() int
 }
 
-// instruments are the metrics of the lab. Counters are added up from the workers' results, so that what is exported
-// is what the ledger holds.
+// instruments are the metrics of the lab. A step of a request is counted when it happens, if it can be seen from outside,
+// else when its worker is back: either way what is exported is in the end what the ledger holds.
 type instruments struct {
-	counters []counter
+	steps    []step
+	misses   series
+	calls    series
+	answers  map[string]series
 	requests map[cache.Outcome]series
 	rounds   series
 
@@ -38,8 +42,8 @@ type instruments struct {
 	modeName                 string
 }
 
-// counter is one series, and how to find its count in a worker's.
-type counter struct {
+// step is the series of a step, and how to find its count in a request's.
+type step struct {
 	series
 	of func(cache.Counts) int
 }
@@ -59,13 +63,15 @@ const (
 	resultAcquired, resultHeld    = "acquired", "held"
 	resultReleased, resultLost    = "released", "lost"
 	resultOK, resultError         = "ok", "error"
+	resultUnknown                 = "unknown" // the caller left, or died, before the answer
 	resultExported, resultDropped = "exported", "dropped"
 )
 
-func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instruments, error) {
+func newInstruments(t *telemetry.Telemetry, mode string, service Backend) (*instruments, error) {
 	meter := t.MeterProvider.Meter(telemetry.Service)
 	m := &instruments{
 		modeName: mode,
+		answers:  map[string]series{},
 		requests: map[cache.Outcome]series{},
 		outcome:  map[cache.Outcome]metric.MeasurementOption{},
 		result:   map[string]metric.MeasurementOption{},
@@ -84,7 +90,7 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 		return s
 	}
 	count := func(of func(cache.Counts) int, name, description, unit string, more ...attribute.KeyValue) {
-		m.counters = append(m.counters, counter{newSeries(name, description, unit, more...), of})
+		m.steps = append(m.steps, step{newSeries(name, description, unit, more...), of})
 	}
 	result := telemetry.Result.String
 
@@ -100,18 +106,18 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, releases, "{release}", result(resultLost))
 	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts, "waiters past their limit", "{waiter}")
 	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls, "GETs of waiters", "{poll}")
-	calls := "backend calls"
-	count(func(c cache.Counts) int { return c.BackendCalls - c.BackendErrors }, telemetry.MetricBackendCalls, calls, "{call}", result(resultOK))
-	count(func(c cache.Counts) int { return c.BackendErrors }, telemetry.MetricBackendCalls, calls, "{call}", result(resultError))
 	count(func(c cache.Counts) int { return c.Expiries }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")
+	m.misses = newSeries(telemetry.MetricMisses, "requests whose first GET found nothing", "{request}")
+	m.calls = newSeries(telemetry.MetricBackendCalls, "backend calls that began", "{call}")
+	for _, r := range []string{resultOK, resultError, resultUnknown} {
+		m.answers[r] = newSeries(telemetry.MetricBackendAnswers, "backend calls that ended, by how", "{call}", result(r))
+		m.result[r] = with(result(r))
+	}
 	m.rounds = newSeries(telemetry.MetricRounds, "rounds that took place", "{round}")
 	for _, o := range cache.Outcomes() {
 		outcome := telemetry.Outcome.String(string(o))
 		m.requests[o] = newSeries(telemetry.MetricRequests, "requests by how they ended", "{request}", outcome)
 		m.outcome[o] = with(outcome)
-	}
-	for _, r := range []string{resultOK, resultError} {
-		m.result[r] = with(result(r))
 	}
 	m.mode = with()
 
@@ -154,8 +160,18 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 		keep(err)
 		observe(g, func(o metric.Observer) { o.ObserveInt64(g, int64(value()), m.mode) })
 	}
-	observed(telemetry.MetricBackendPeak, "most backend calls in flight since the last export", "{call}", gauges.RecentPeak)
-	observed(telemetry.MetricBackendQueued, "backend calls that queue for capacity", "{call}", gauges.Queued)
+	observed(telemetry.MetricBackendPeak, "most backend calls in flight in the last 2 s", "{call}", service.RecentPeak)
+	observed(telemetry.MetricBackendQueued, "backend calls that queue for capacity", "{call}", func() int { return service.Stats().Queued })
+
+	counted := func(name, description string, value func() int) {
+		c, err := meter.Int64ObservableCounter(name, metric.WithDescription(description), metric.WithUnit("{call}"))
+		keep(err)
+		observe(c, func(o metric.Observer) { o.ObserveInt64(c, int64(value()), m.mode) })
+	}
+	counted(telemetry.MetricBackendRedundant, "backend calls that began while another for the same key was in flight",
+		func() int { return service.Stats().Redundant })
+	counted(telemetry.MetricBackendRepeated, "backend calls, not redundant, that began when the newest answer for the key was younger than half the TTL",
+		func() int { return service.Stats().Repeated })
 
 	exported, dropped := with(result(resultExported)), with(result(resultDropped))
 	fate, err := meter.Int64ObservableCounter(telemetry.MetricSpans, metric.WithDescription("spans by what became of them"), metric.WithUnit("{span}"))
@@ -171,11 +187,32 @@ func newInstruments(t *telemetry.Telemetry, mode string, gauges Gauges) (*instru
 	return m, nil
 }
 
-// response counts one worker's results. The context holds its span, which becomes the exemplar.
+type countedKey struct{}
+
+// request returns a context for a request, which remembers what is counted of it.
+func (m *instruments) request(ctx context.Context) context.Context {
+	return context.WithValue(ctx, countedKey{}, &cache.Counts{})
+}
+
+// happened counts steps when they happen, in the goroutine of their request.
+func (m *instruments) happened(ctx context.Context, steps cache.Counts) {
+	for _, s := range m.steps {
+		if n := s.of(steps); n > 0 {
+			s.add(n)
+		}
+	}
+	if counted, ok := ctx.Value(countedKey{}).(*cache.Counts); ok {
+		counted.Add(steps)
+	}
+}
+
+// response counts a request that is over, and those of its steps that only it knows of. The context holds its span, which
+// becomes the exemplar.
 func (m *instruments) response(ctx context.Context, r herd.Response) {
-	for _, c := range m.counters {
-		if n := c.of(r.Counts); n > 0 {
-			c.add(n)
+	counted, _ := ctx.Value(countedKey{}).(*cache.Counts)
+	for _, s := range m.steps {
+		if n := s.of(r.Counts) - s.of(*counted); n > 0 {
+			s.add(n)
 		}
 	}
 	m.requests[r.Outcome].add(1)
@@ -184,11 +221,9 @@ func (m *instruments) response(ctx context.Context, r herd.Response) {
 
 func (m *instruments) round() { m.rounds.add(1) }
 
-func (m *instruments) call(ctx context.Context, d time.Duration, err error) {
-	result := resultOK
-	if err != nil {
-		result = resultError
-	}
+// answered counts the end of a backend call.
+func (m *instruments) answered(ctx context.Context, d time.Duration, result string) {
+	m.answers[result].add(1)
 	m.backendDuration.Record(ctx, d.Seconds(), m.result[result])
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/telemetry"
@@ -37,9 +38,9 @@ type Bridge struct {
 	links    int
 }
 
-// New returns a bridge to t for a run. The gauges are asked at each push.
-func New(t *telemetry.Telemetry, mode, run string, gauges Gauges) (*Bridge, error) {
-	m, err := newInstruments(t, mode, gauges)
+// New returns a bridge to t for a run on a backend.
+func New(t *telemetry.Telemetry, mode, run string, service Backend) (*Bridge, error) {
+	m, err := newInstruments(t, mode, service)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +137,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	}
 	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.mode),
 		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
+	ctx = o.metrics.request(ctx)
 	return ctx, func(r herd.Response) {
 		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
 		markWinner(span, r.Result)
@@ -159,8 +161,8 @@ func fail(span trace.Span, err error) {
 	}
 }
 
-// Store returns next, observed. The spans of commands are the Redis client's; what only the domain knows is
-// added here: which GET is the re-check, and which winner a waiter waits for.
+// Store returns next, observed: the steps are counted as the strategy sees them. The spans of commands are the Redis
+// client's; what only the domain knows is added here: which GET is the re-check, and which winner a waiter waits for.
 func (b *Bridge) Store(next cache.Store) cache.Store { return store{next, b} }
 
 type store struct {
@@ -169,21 +171,53 @@ type store struct {
 }
 
 func (s store) Get(ctx context.Context, key string) (string, bool, error) {
-	if cache.ReadOf(ctx) == cache.Recheck {
+	why := cache.ReadOf(ctx)
+	if why == cache.Recheck {
 		ctx = telemetry.WithCommandAttributes(ctx, telemetry.Recheck.Bool(true))
 	}
-	return s.Store.Get(ctx, key)
+	value, found, err := s.Store.Get(ctx, key)
+	var steps cache.Counts
+	switch {
+	case err != nil: // no reply
+	case found:
+		steps.Hits = 1
+	default:
+		steps.Misses = 1
+	}
+	if why == cache.Poll {
+		steps.Polls = 1 // answered or not
+	}
+	if why == cache.Recheck {
+		steps.Rechecked = steps.Hits
+	}
+	s.metrics.happened(ctx, steps)
+	return value, found, err
+}
+
+func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	ended, err := s.Store.Set(ctx, key, value, ttl)
+	if err == nil && ended {
+		s.metrics.happened(ctx, cache.Counts{Expiries: 1})
+	}
+	return ended, err
 }
 
 func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
 	holder, err := s.Store.Lock(ctx, key, token, ttl)
+	switch {
+	case err != nil: // it may be ours: the end of the request tells
+	case holder == token:
+		s.metrics.happened(ctx, cache.Counts{Acquired: 1})
+	default:
+		s.metrics.happened(ctx, cache.Counts{Held: 1})
+	}
 	if w, ok := ctx.Value(waitKey{}).(*waiting); ok && err == nil && holder != token {
 		s.waitsFor(w, holder)
 	}
 	return holder, err
 }
 
-// Loader returns next, observed: a span and a duration for each backend call.
+// Loader returns next, observed: a span for each backend call, counted when it begins and when it ends.
 func (b *Bridge) Loader(next cache.Loader) cache.Loader { return loader{next, b} }
 
 type loader struct {
@@ -194,18 +228,26 @@ type loader struct {
 func (l loader) Load(ctx context.Context, key string) (string, error) {
 	ctx, span := l.tracer.Start(ctx, telemetry.SpanBackendCall)
 	defer span.End()
+	l.metrics.calls.add(1)
 	started := time.Now()
 	value, err := l.next.Load(ctx, key)
 	fail(span, err)
-	l.metrics.call(ctx, time.Since(started), err)
+	result := resultOK
+	switch {
+	case err != nil && ctx.Err() != nil:
+		result = resultUnknown
+	case err != nil:
+		result = resultError
+	}
+	l.metrics.answered(ctx, time.Since(started), result)
 	return value, err
 }
 
-// DescribeCall adds to the span of a backend call what only the backend knows: the call's number, how long it
-// queued, and how many were in flight when it came. The context is the one that Load was called with.
-func (b *Bridge) DescribeCall(ctx context.Context, number, inFlight int, queued time.Duration) {
-	trace.SpanFromContext(ctx).SetAttributes(telemetry.CallNumber.Int(number), telemetry.InFlight.Int(inFlight),
-		telemetry.Queued.Float64(milliseconds(queued)))
+// DescribeCall adds to the span of a backend call what only the backend knows. The context is the one that Load was
+// called with.
+func (b *Bridge) DescribeCall(ctx context.Context, c backend.Call) {
+	trace.SpanFromContext(ctx).SetAttributes(telemetry.CallNumber.Int(c.Number), telemetry.InFlight.Int(c.InFlight),
+		telemetry.Queued.Float64(milliseconds(c.Queued)), telemetry.Redundant.Bool(c.Redundant), telemetry.Repeated.Bool(c.Repeated))
 }
 
 // Probe returns next, observed: the spans MISS and wait for fill.
@@ -235,6 +277,7 @@ type (
 func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result)) {
 	ctx, end := p.next.Miss(ctx, key)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanMiss)
+	p.metrics.misses.add(1)
 	m := &missing{span: span}
 	return context.WithValue(ctx, missKey{}, m), func(r cache.Result) {
 		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}

@@ -31,6 +31,8 @@ type Run struct {
 	BackendCalls  int `json:"backend_calls"`
 	BackendErrors int `json:"backend_errors"`
 	BackendPeak   int `json:"backend_peak"` // most calls in flight, running or queued
+	Redundant     int `json:"redundant"`    // calls that began while another for the same key was in flight
+	Repeated      int `json:"repeated"`     // others that began when the key's newest answer was younger than half the TTL
 	StoreErrors   int `json:"store_errors"`
 
 	Expiries       int     `json:"expiries"`
@@ -127,6 +129,7 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		},
 		Polls:        l.Polls,
 		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: f.BackendPeak,
+		Redundant: l.Redundant, Repeated: l.Repeated,
 		StoreErrors:    l.StoreErrors,
 		Expiries:       l.Expiries,
 		CallsPerExpiry: herd.CallsPerExpiry(l.Counts),

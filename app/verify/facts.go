@@ -57,7 +57,7 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	t.add("GET: hit", n(run.Gets.Hit), nil, n(spans.hits), m.sum(telemetry.MetricGets, telemetry.Result.String("hit")))
 	t.add("GET: miss", n(run.Gets.Miss), nil, n(spans.misses), m.sum(telemetry.MetricGets, telemetry.Result.String("miss")))
 	t.add("polls", n(run.Polls), nil, n(spans.polls), m.sum(telemetry.MetricPolls))
-	t.add("MISS", n(r.Missed), nil, span(telemetry.SpanMiss), nil)
+	t.add("MISS", n(r.Missed), nil, span(telemetry.SpanMiss), m.sum(telemetry.MetricMisses))
 	t.add("wait for fill", n(r.Waiters), nil, span(telemetry.SpanWait), m.count(telemetry.MetricWaitDuration))
 	t.add("links", n(r.Links), nil, n(spans.links), nil)
 
@@ -74,7 +74,13 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	t.add("waiters past their limit", n(run.Lock.Timeouts), nil, nil, m.sum(telemetry.MetricLockTimeouts))
 
 	t.add("backend calls", n(run.BackendCalls), nil, span(telemetry.SpanBackendCall), m.sum(telemetry.MetricBackendCalls))
-	t.add("backend calls: failed", n(run.BackendErrors), nil, n(spans.failedCalls), m.sum(telemetry.MetricBackendCalls, telemetry.Result.String("error")))
+	answers := func(result string) *int {
+		return m.sum(telemetry.MetricBackendAnswers, telemetry.Result.String(result))
+	}
+	t.add("backend calls: answered", n(run.BackendCalls-run.BackendErrors), nil, nil, answers("ok"))
+	t.add("backend calls: failed", n(run.BackendErrors), nil, n(spans.failedCalls), plus(answers("error"), answers("unknown")))
+	t.add("backend calls: redundant", n(run.Redundant), nil, n(spans.redundant), m.sum(telemetry.MetricBackendRedundant))
+	t.add("backend calls: repeated", n(run.Repeated), nil, n(spans.repeated), m.sum(telemetry.MetricBackendRepeated))
 	t.add("expiries", n(run.Expiries), nil, n(spans.ended), m.sum(telemetry.MetricExpiries))
 
 	t.add("spans exported", n(run.Spans.Exported), nil, n(spans.total), m.sum(telemetry.MetricSpans, telemetry.Result.String("exported")))

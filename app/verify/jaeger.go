@@ -16,7 +16,7 @@ type spanFacts struct {
 	outcome map[string]int // of worker spans
 	missing []string       // ids of traces that are not stored
 
-	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, failedCalls int
+	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, failedCalls, redundant, repeated int
 }
 
 // jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
@@ -112,6 +112,8 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 			count(&f.ended, is(string(telemetry.EndedCycle)))
 		case telemetry.SpanBackendCall:
 			count(&f.failedCalls, is("error"))
+			count(&f.redundant, is(string(telemetry.Redundant)))
+			count(&f.repeated, is(string(telemetry.Repeated)))
 		}
 	}
 }
