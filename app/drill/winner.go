@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"cachelab/app/cache"
@@ -35,10 +34,18 @@ const patience = 10 * time.Second
 
 // Winner asks for the key with the fixed strategy, as a process of its own: it tells each step on out,
 // reads its token from in after the miss, and its backend call never answers. Somebody is expected to kill it
-// there.
+// there; when in ends first, whoever started it is gone, and so it leaves, without its lock.
 func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Duration, process int, in io.Reader, out io.Writer) error {
 	tell := teller{out: json.NewEncoder(out), process: process}
-	tokens := bufio.NewReader(in)
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	tokens := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			tokens <- lines.Text()
+		}
+		leave(errors.New("whoever started it is gone"))
+	}()
 	fixed := &cache.Fixed{
 		Aside: cache.Aside{
 			Store: tellingStore{store, tell},
@@ -53,11 +60,12 @@ func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Dur
 			TTL:   time.Second, // nothing is stored
 		},
 		Lock: cache.FillLock{TTL: lockTTL, NewToken: func(ctx context.Context) string {
-			line, err := tokens.ReadString('\n')
-			if err != nil {
+			select {
+			case token := <-tokens:
+				return token
+			case <-ctx.Done():
 				return cache.RandomToken(ctx)
 			}
-			return strings.TrimSuffix(line, "\n")
 		}},
 		WaitTimeout: time.Millisecond, // it shall win or leave
 	}

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -20,12 +20,18 @@ var ErrNone = errors.New("no redis-server on this machine (Debian: apt-get insta
 // readyTimeout bounds the start of the process.
 const readyTimeout = 10 * time.Second
 
-// Server is a redis-server on a free port of 127.0.0.1, without persistence. Make one with [New], and Close it.
+// supervise runs a command beside a shell that waits for the end of its standard input, which is this process's to hold:
+// however this process ends, SIGKILL included, the command is killed. Its pid is the first line.
+const supervise = `sh -c 'echo $$; exec "$@"' sh "$@" </dev/null & exec >/dev/null; read -r held; kill -KILL $!; wait`
+
+// Server is a redis-server on a free port of 127.0.0.1, without persistence, which ends with this process. Make one with
+// [New], and Close it.
 type Server struct {
 	Port int
 	args []string
-	dir  string
-	cmd  *exec.Cmd // nil when stopped
+	cmd  *exec.Cmd // the shell; nil when stopped
+	held io.Closer // its standard input
+	pid  int       // the redis-server's
 }
 
 // New starts a redis-server with further arguments. The error is [ErrNone] if there is none to start.
@@ -37,11 +43,7 @@ func New(ctx context.Context, args ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a port for a redis-server: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "cachelab-redis-")
-	if err != nil {
-		return nil, fmt.Errorf("start a redis-server: %w", err)
-	}
-	s := &Server{Port: port, args: args, dir: dir}
+	s := &Server{Port: port, args: args}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -51,24 +53,40 @@ func New(ctx context.Context, args ...string) (*Server, error) {
 // Addr returns host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
 
+// Pid returns the process's id, while it runs.
+func (s *Server) Pid() int { return s.pid }
+
 // Start starts the process again after Stop, empty, on the same port, and returns when it accepts.
 func (s *Server) Start(ctx context.Context) error {
-	args := append([]string{"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--dir", s.dir}, s.args...)
-	cmd := exec.Command("redis-server", args...) // it outlives ctx: Close ends it
+	// No folder is needed: nothing is written, and nothing is read from one that others may write to.
+	args := append([]string{"-c", supervise, "sh", "redis-server", "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/", "--dbfilename", "no-cachelab.rdb"}, s.args...)
+	cmd := exec.Command("sh", args...) // it outlives ctx: Close ends it
+	inOwnGroup(cmd)
 	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("start a redis-server: %w", err)
+	}
+	held, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start a redis-server: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a redis-server: %w", err)
 	}
-	s.cmd = cmd
+	s.cmd, s.held = cmd, held
+	lines := bufio.NewScanner(stdout)
+	if lines.Scan() {
+		s.pid, err = strconv.Atoi(lines.Text())
+	}
+	if err != nil || s.pid == 0 {
+		return errors.Join(fmt.Errorf("start a redis-server: its pid is %q", lines.Text()), s.Stop())
+	}
 	ready := make(chan error, 1)
 	go func() {
 		var log strings.Builder
 		accepts := false
-		for lines := bufio.NewScanner(stdout); lines.Scan(); { // to the end: a full pipe would stop the server
+		for lines.Scan() { // to the end: a full pipe would stop the server
 			if accepts {
 				continue
 			}
@@ -101,16 +119,16 @@ func (s *Server) Stop() error {
 		return nil
 	}
 	cmd := s.cmd
-	s.cmd = nil
-	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	s.cmd, s.pid = nil, 0
+	if err := s.held.Close(); err != nil {
 		return fmt.Errorf("stop the redis-server: %w", err)
 	}
-	_ = cmd.Wait() // it was killed, or had ended already
+	_ = cmd.Wait() // the shell has killed it, or it had ended already
 	return nil
 }
 
-// Close stops the process and removes its directory.
-func (s *Server) Close() error { return errors.Join(s.Stop(), os.RemoveAll(s.dir)) }
+// Close stops the process.
+func (s *Server) Close() error { return s.Stop() }
 
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig

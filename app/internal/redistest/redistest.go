@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"syscall"
 	"testing"
 
 	"cachelab/app/redisserver"
@@ -61,5 +62,18 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	if err := s.server.Stop(); err != nil {
 		s.t.Error(err)
+	}
+}
+
+// Pause makes the process stand still, as SIGSTOP does: it accepts and never answers, until Resume.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := syscall.Kill(s.server.Pid(), signal); err != nil {
+		s.t.Fatal(err)
 	}
 }

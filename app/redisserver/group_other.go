@@ -1,0 +1,7 @@
+//go:build !unix
+
+package redisserver
+
+import "os/exec"
+
+func inOwnGroup(*exec.Cmd) {}
