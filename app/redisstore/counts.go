@@ -83,6 +83,7 @@ var (
 // Count returns how many of the workers' commands Redis executed since the census, by its own account.
 func (r *Redis) Count(ctx context.Context, since Census) (Commands, Standing) {
 	now := r.TakeCensus(ctx)
+	now.dialled = int(r.dialled.Load()) // those that came during the census are ours as well
 	if since.err != nil || now.err != nil || since.server != now.server {
 		return Commands{}, NotAvailable
 	}

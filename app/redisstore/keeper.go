@@ -15,6 +15,9 @@ const lookAgain = 50 * time.Millisecond
 // outageLimit is how long a Redis that went away between two rounds is waited for.
 const outageLimit = 5 * time.Second
 
+// dialAgain is how often it is looked for meanwhile.
+const dialAgain = 100 * time.Millisecond
+
 // Holder is a fill lock that somebody holds.
 type Holder struct {
 	Token string
@@ -71,8 +74,37 @@ const (
 	keyForever = time.Duration(-1)
 )
 
-// AwaitExpiry implements herd.Keeper: it returns when key is absent. An outage of Redis is waited out for 5 s.
+// AwaitExpiry implements herd.Keeper: it returns when key is absent and the workers' connections are warm. An outage of
+// Redis is waited out for 5 s.
 func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
+	if err := r.awaitAbsence(ctx, key); err != nil {
+		return err
+	}
+	return r.awaitWorkers(ctx)
+}
+
+// awaitWorkers returns when each connection of the workers has answered. After an outage that is up to a second later than
+// the keeper's: their pool goes on answering with its last dial error, and dials again only once a second.
+func (r *Redis) awaitWorkers(ctx context.Context) error {
+	for started := time.Now(); ; {
+		err := warm(ctx, r.client)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			return nil
+		case time.Since(started) > outageLimit:
+			return fmt.Errorf("Redis answered again, but not the workers' connections within %v: %w", outageLimit, err)
+		}
+		select {
+		case <-time.After(dialAgain):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (r *Redis) awaitAbsence(ctx context.Context, key string) error {
 	var outage time.Time
 	for {
 		ttl, err := r.keeper.PTTL(ctx, key).Result()
@@ -87,7 +119,7 @@ func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
 			if time.Since(outage) > outageLimit {
 				return fmt.Errorf("Redis stayed away for %v: %w", outageLimit, err)
 			}
-			pause = 100 * time.Millisecond
+			pause = dialAgain
 		case ttl == keyAbsent:
 			return nil
 		case ttl == keyForever:

@@ -3,6 +3,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -49,7 +50,7 @@ type Redis struct {
 	client  *redis.Client
 	keeper  *redis.Client
 	options Options
-	dialled atomic.Int64 // connections made, those that were closed again included
+	dialled atomic.Int64 // connections made, those that failed or were closed again included
 }
 
 // DiscardClientLog keeps the client library's own log off the terminal: whatever goes wrong comes back as an
@@ -101,11 +102,30 @@ func (r *Redis) start(ctx context.Context) error {
 
 func (r *Redis) newClient(pool int) *redis.Client {
 	o := clientOptions(r.options.Target, pool, r.options.Name)
-	o.OnConnect = func(context.Context, *redis.Conn) error {
-		r.dialled.Add(1)
-		return nil
-	}
+	o.Dialer = r.dial(o.TLSConfig)
 	return redis.NewClient(o)
+}
+
+// dial counts each connection that the server has accepted, whatever becomes of it: one whose handshake fails is ours, too.
+func (r *Redis) dial(secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	var dialer net.Dialer
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		r.dialled.Add(1)
+		if secure == nil {
+			return conn, nil
+		}
+		inside := tls.Client(conn, secure)
+		if err := inside.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return inside, nil
+	}
 }
 
 // Close closes the connections.
