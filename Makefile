@@ -27,19 +27,19 @@ $(foreach line,$(shell grep '^[A-Z]' .env),$(eval export $(subst =, ?= ,$(line))
 # While the stack is up, the lab uses it: a Redis that is missing then is an error, and no reason to fall back to the
 # embedded one. What the user says of Redis or of OTLP counts more.
 ifneq ($(wildcard $(UP)),)
-STACK = CACHELAB_REDIS="$${CACHELAB_REDIS-redis://localhost:$(REDIS_PORT)}" \
-	CACHELAB_JAEGER_URL="$${CACHELAB_JAEGER_URL-http://localhost:$(JAEGER_PORT)}" \
-	CACHELAB_GRAFANA_URL="$${CACHELAB_GRAFANA_URL-http://localhost:$(GRAFANA_PORT)}" \
-	CACHELAB_PROMETHEUS_URL="$${CACHELAB_PROMETHEUS_URL-http://localhost:$(PROMETHEUS_PORT)}"
+STACK = CACHELAB_REDIS="$${CACHELAB_REDIS-redis://127.0.0.1:$(REDIS_PORT)}" \
+	CACHELAB_JAEGER_URL="$${CACHELAB_JAEGER_URL-http://127.0.0.1:$(JAEGER_PORT)}" \
+	CACHELAB_GRAFANA_URL="$${CACHELAB_GRAFANA_URL-http://127.0.0.1:$(GRAFANA_PORT)}" \
+	CACHELAB_PROMETHEUS_URL="$${CACHELAB_PROMETHEUS_URL-http://127.0.0.1:$(PROMETHEUS_PORT)}"
 ifeq ($(OTEL_EXPORTER_OTLP_ENDPOINT)$(OTEL_EXPORTER_OTLP_PROTOCOL),)
-STACK += OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="$${OTEL_EXPORTER_OTLP_TRACES_ENDPOINT-http://localhost:$(OTLP_HTTP_PORT)/v1/traces}" \
-	OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="$${OTEL_EXPORTER_OTLP_METRICS_ENDPOINT-http://localhost:$(PROMETHEUS_PORT)/api/v1/otlp/v1/metrics}"
+STACK += OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="$${OTEL_EXPORTER_OTLP_TRACES_ENDPOINT-http://127.0.0.1:$(OTLP_HTTP_PORT)/v1/traces}" \
+	OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="$${OTEL_EXPORTER_OTLP_METRICS_ENDPOINT-http://127.0.0.1:$(PROMETHEUS_PORT)/api/v1/otlp/v1/metrics}"
 endif
 endif
 LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build
+.PHONY: help broken fixed load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -81,7 +81,7 @@ down: ## stop them, and forget that they were up; what Prometheus stored stays
 verify: build ## hold the newest run against what Jaeger and Prometheus have stored
 	@$(LAB) verify $(ARGS)
 
-dashboards: ## write grafana/dashboards, which make up shows
+dashboards: go ## write grafana/dashboards, which make up shows
 	cd grafana && go run . dashboards
 
 pictures: build ## draw the pictures of the README anew (needs Chromium, Debian: apt-get install chromium fonts-dejavu)
@@ -98,18 +98,18 @@ test: build ## the tests; those on a real Redis need redis-server, those of the 
 race: build ## the tests with the race detector (needs a C compiler)
 	$(call each,$(TESTED),go test -race -p 1 -parallel 4 ./...)
 
-soak: ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all drills
+soak: go ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all drills
 	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli ./app/drill
 
-e2e: ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
+e2e: go ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
 	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 20m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}
 
-bench: ## cost of a Get, of waiting, and of telemetry, on a real Redis
+bench: go ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench LoadCPU -benchtime 3x ./app/cli
 
-lint: ## gofmt, go vet, staticcheck
+lint: go ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
 	$(call each,$(MODULES),go vet -tags soak$(comma)e2e ./... && $(STATICCHECK) -tags soak$(comma)e2e ./...)
 
@@ -121,5 +121,15 @@ clean: ## remove what was built
 
 # The tag or commit, with -dirty if there are changes; nothing outside of a Git checkout.
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null)
-build:
+# Whatever is built here asks for this Go first. An older one fetches it by itself, unless it is told not to or is offline.
+GO_NEEDED := $(shell sed -n 's/^go //p' go.mod)
+go:
+	@says=$$(go env GOVERSION 2>&1); \
+	if ! [[ $$says =~ ^(devel )?go([0-9.]+) && $$(printf '%s\n' "$${BASH_REMATCH[2]}" $(GO_NEEDED) | sort -V | head -n 1) = $(GO_NEEDED) ]]; then \
+		echo "The lab needs Go $(GO_NEEDED) or newer, see https://go.dev/dl; here is: $$says"; \
+		[ "$$(go env GOTOOLCHAIN 2>/dev/null)" != local ] || echo 'GOTOOLCHAIN=local keeps it from fetching a newer one by itself.'; \
+		echo 'Docker does without: docker compose run --rm lab fixed'; exit 1; \
+	fi >&2
+
+build: go
 	@go build -ldflags "-X cachelab/app/cli.built=$(VERSION)" -o $(BIN) ./app

@@ -43,6 +43,9 @@ func TestMountsExistAndAreReadOnly(t *testing.T) {
 				if !mount.ReadOnly {
 					t.Errorf("%s may write to %s", name, mount.Source)
 				}
+				if mount.Bind == nil || mount.Bind.SELinux != "z" {
+					t.Errorf("SELinux keeps %s from %s: it has not the label of all containers", name, mount.Source)
+				}
 				if _, err := os.Stat(mount.Source); err != nil {
 					t.Errorf("%s mounts what is not there: %v", name, err)
 				}
@@ -101,13 +104,28 @@ func TestPortsFollowTheirVariables(t *testing.T) {
 func TestLinksFollowTheirVariables(t *testing.T) {
 	project := stack(t, "JAEGER_PORT=23456", "GRAFANA_PORT=23457")
 	for _, link := range []struct{ service, name, want string }{
-		{"lab", "CACHELAB_JAEGER_URL", "http://localhost:23456"},
-		{"lab", "CACHELAB_GRAFANA_URL", "http://localhost:23457"},
-		{"grafana", "GF_SERVER_ROOT_URL", "http://localhost:23457/"},
+		{"lab", "CACHELAB_JAEGER_URL", "http://127.0.0.1:23456"},
+		{"lab", "CACHELAB_GRAFANA_URL", "http://127.0.0.1:23457"},
+		{"grafana", "GF_SERVER_ROOT_URL", "http://127.0.0.1:23457/"},
 		{"grafana", "JAEGER_PORT", "23456"},
 	} {
 		if got := environment(project, link.service, link.name); got != link.want {
 			t.Errorf("%s has %s=%s, want %s", link.service, link.name, got, link.want)
+		}
+	}
+}
+
+// Docker's config.json may hand a proxy to every container. busybox's wget, which asks whether a part is healthy, would ask
+// the proxy for 127.0.0.1, and Grafana for prometheus.
+func TestNoProxyBetweenTheParts(t *testing.T) {
+	for name, service := range stack(t).Services {
+		if name == "redis" {
+			continue // speaks no HTTP
+		}
+		for _, variable := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+			if value, ok := service.Environment[variable]; !ok || value == nil || *value != "" {
+				t.Errorf("%s takes %s from elsewhere: %v", name, variable, value)
+			}
 		}
 	}
 }
@@ -319,7 +337,7 @@ func TestProvisioning(t *testing.T) {
 			t.Errorf("timeInterval %q is not the push interval", source.JSONData.TimeInterval)
 		}
 		links := source.JSONData.Exemplars
-		if len(links) != 2 || links[0].UID != "jaeger" || links[1].URL != "http://localhost:${JAEGER_PORT}/trace/$${__value.raw}" {
+		if len(links) != 2 || links[0].UID != "jaeger" || links[1].URL != "http://127.0.0.1:${JAEGER_PORT}/trace/$${__value.raw}" {
 			t.Errorf("an exemplar leads to %+v", links)
 		}
 		for _, link := range links {

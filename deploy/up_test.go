@@ -20,7 +20,7 @@ const docker = `#!/bin/sh
 echo "$*" >>"$CALLS"
 case $* in
 "version "*) [ -z "$ENGINE" ] || { echo "$ENGINE" >&2; exit 1; } ;;
-"compose version") exit ${PLUGIN:-0} ;;
+"compose version") printf '%s\n' "${COMPOSE:-Docker Compose version v2.40.3}"; exit ${PLUGIN:-0} ;;
 "compose port "*) [ -z "$OWN" ] || echo "127.0.0.1:$OWN" ;;
 "compose ps --services --status running") printf '%s' "$BEFORE" ;;
 "compose ps --all --services") printf '%s\n' redis jaeger ;;
@@ -40,8 +40,14 @@ func (u up) started() bool {
 	return slices.ContainsFunc(u.calls, func(call string) bool { return strings.HasPrefix(call, "compose up ") })
 }
 
-// runUp calls deploy/up with the given docker ("" for none) and nothing else on the PATH.
+// runUp calls deploy/up with the given docker ("" for none) and little else on the PATH.
 func runUp(t *testing.T, docker string, variables map[string]string, services ...string) up {
+	t.Helper()
+	return runUpOf(t, ".", docker, variables, services...)
+}
+
+// runUpOf does so with the deploy/up in a folder, and the project around it.
+func runUpOf(t *testing.T, deploy, docker string, variables map[string]string, services ...string) up {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -53,7 +59,16 @@ func runUp(t *testing.T, docker string, variables map[string]string, services ..
 			t.Fatal(err)
 		}
 	}
-	script, err := filepath.Abs("up")
+	for _, tool := range []string{"find", "chmod"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := filepath.Abs(filepath.Join(deploy, "up"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +135,8 @@ func TestUpPrintsWhereToLook(t *testing.T) {
 		if got.code != 0 || !got.started() {
 			t.Fatalf("exit %d, calls %q\n%s", got.code, got.calls, got.errors)
 		}
-		want := fmt.Sprintf("\nGrafana     http://localhost:%s\nJaeger      http://localhost:%s\n"+
-			"Prometheus  http://localhost:%s\nRedis       redis://localhost:%s\n",
+		want := fmt.Sprintf("\nGrafana     http://127.0.0.1:%s\nJaeger      http://127.0.0.1:%s\n"+
+			"Prometheus  http://127.0.0.1:%s\nRedis       redis://127.0.0.1:%s\n",
 			ports["GRAFANA_PORT"], ports["JAEGER_PORT"], ports["PROMETHEUS_PORT"], ports["REDIS_PORT"])
 		if got.out != want {
 			t.Errorf("prints %q, want %q", got.out, want)
@@ -181,7 +196,7 @@ func TestUpStartsOnlyWhatIsAskedFor(t *testing.T) {
 	ports := freePorts(t)
 	ports["GRAFANA_PORT"] = listen(t) // in nobody's way
 	got := runUp(t, docker, ports, "redis", "jaeger")
-	want := fmt.Sprintf("\nJaeger      http://localhost:%s\nRedis       redis://localhost:%s\n", ports["JAEGER_PORT"], ports["REDIS_PORT"])
+	want := fmt.Sprintf("\nJaeger      http://127.0.0.1:%s\nRedis       redis://127.0.0.1:%s\n", ports["JAEGER_PORT"], ports["REDIS_PORT"])
 	if got.code != 0 || got.out != want {
 		t.Errorf("exit %d, prints %q, want %q\n%s", got.code, got.out, want, got.errors)
 	}
@@ -194,7 +209,7 @@ func TestUpReadsTheFileOfPorts(t *testing.T) {
 	project := stack(t)
 	got := runUp(t, strings.Replace(docker, `[ -z "$OWN" ] || echo "127.0.0.1:$OWN"`, `echo "127.0.0.1:$4"`, 1), nil)
 	for _, variable := range []string{"GRAFANA_PORT", "JAEGER_PORT", "PROMETHEUS_PORT", "REDIS_PORT"} {
-		if !strings.Contains(got.out, "://localhost:"+project.Environment[variable]+"\n") {
+		if !strings.Contains(got.out, "://127.0.0.1:"+project.Environment[variable]+"\n") {
 			t.Errorf("%s of .env is not in %q\n%s", variable, got.out, got.errors)
 		}
 	}
@@ -210,6 +225,12 @@ func TestUpWithoutDocker(t *testing.T) {
 		{"not running", docker, map[string]string{"ENGINE": "Cannot connect to the Docker daemon"},
 			"docker is installed, but its engine does not answer: start it, or ask for the right to use it\nCannot connect to the Docker daemon\n"},
 		{"no compose", docker, map[string]string{"PLUGIN": "1"}, "docker has no compose plugin: "},
+		{"old compose", docker, map[string]string{"COMPOSE": "Docker Compose version v2.16.0"},
+			"docker compose is 2.16.0, and 2.17 or newer is needed: "},
+		{"compose of Python's days", docker, map[string]string{"COMPOSE": "docker-compose version 1.29.2, build 5becea4c"},
+			"docker compose is 1.29.2, and 2.17 or newer is needed: "},
+		{"podman-compose", docker, map[string]string{"COMPOSE": ">>>> Executing external compose provider \"/usr/bin/podman-compose\" <<<<\npodman-compose version 1.0.6\npodman version 4.9.3"},
+			"docker compose is podman-compose here, which cannot start this stack: Docker Compose 2.17 or newer is needed, "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			variables := freePorts(t)
@@ -241,5 +262,15 @@ func TestUpCleansUp(t *testing.T) {
 				t.Errorf("exit %d, prints %q, calls %q, want %q", got.code, got.out, after, test.want)
 			}
 		})
+	}
+}
+
+func TestUpTakesEachComposeThatIsNewEnough(t *testing.T) {
+	for _, version := range []string{"v2.17.0", "2.40.3+ds1-0ubuntu1", "v2.39.1-desktop.1", "v5.0.1", "dev"} {
+		variables := freePorts(t)
+		variables["COMPOSE"] = "Docker Compose version " + version
+		if got := runUp(t, docker, variables); got.code != 0 || !got.started() {
+			t.Errorf("%s: exit %d, says %q", version, got.code, got.errors)
+		}
 	}
 }

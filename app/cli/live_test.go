@@ -57,7 +57,7 @@ func TestLiveShowsTheHerdAndTheFixInTurn(t *testing.T) {
 			checkLiveSpans(t, receiver, r)
 			checkLiveMetrics(t, receiver, r)
 			last := len(r.TraceIDs)
-			if !strings.Contains(out.stderr, fmt.Sprintf("  round %d  http://localhost:16686/trace/%s\n", last, r.TraceIDs[last-1][0])) {
+			if !strings.Contains(out.stderr, fmt.Sprintf("  round %d  http://127.0.0.1:16686/trace/%s\n", last, r.TraceIDs[last-1][0])) {
 				t.Errorf("the last round of %s is not linked to:\n%s", r.Mode, out.stderr)
 			}
 		}

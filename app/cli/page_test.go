@@ -100,7 +100,7 @@ func TestTheReportLinksToWhatWasDelivered(t *testing.T) {
 	equal(t, "exit code", out.code, cli.ExitOK)
 	r := decode(t, out.stdout)
 	contains(t, readFile(t, page), `<a href="http://jaeger.example:1234/trace/`+r.TraceIDs[0][0]+`">fixed, round 1 in Jaeger</a>`,
-		`<a href="http://localhost:3000/d/thundering-herd?from=`)
+		`<a href="http://127.0.0.1:3000/d/thundering-herd?from=`)
 	// Recorded and exported are the same spans.
 	equal(t, "received", len(receiver.Spans()), r.Spans.Ended)
 }

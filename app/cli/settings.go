@@ -94,8 +94,8 @@ func newSettings(d defaults) *settings {
 		redisstore.ParseTarget).secret = true
 	add(s, "telemetry", "auto", "auto (traces and metrics where somebody listens), on, or off; OTEL_* variables are obeyed", &s.Telemetry,
 		telemetry.ParseSwitch)
-	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL).secret = true
-	add(s, "grafana-url", "http://localhost:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL).secret = true
+	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL).secret = true
+	add(s, "grafana-url", "http://127.0.0.1:3000", "Grafana's page, for the links that are printed", &s.Links.Grafana, pageURL).secret = true
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)

@@ -21,8 +21,8 @@ func newVerifyCommand(p Process) *cobra.Command {
 	)
 	add(s, "run", "", "id of the run; the newest if left out", &run, text)
 	add(s, "records", defaultRecords, "folder of the recorded runs", &records, text)
-	add(s, "jaeger-url", "http://localhost:16686", "Jaeger's query API", &o.JaegerURL, apiURL).secret = true
-	add(s, "prometheus-url", "http://localhost:9090", "Prometheus's query API", &o.PrometheusURL, apiURL).secret = true
+	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's query API", &o.JaegerURL, apiURL).secret = true
+	add(s, "prometheus-url", "http://127.0.0.1:9090", "Prometheus's query API", &o.PrometheusURL, apiURL).secret = true
 	add(s, "patience", "15s", "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
 
 	command := &cobra.Command{
