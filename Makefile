@@ -85,10 +85,10 @@ dashboards: go ## write grafana/dashboards, which make up shows
 	cd grafana && go run . dashboards
 
 pictures: build ## draw the pictures of the README anew (needs Chromium, Debian: apt-get install chromium fonts-dejavu)
-	cd app/report/browser && go run . -program ../../../$(BIN) -into ../images
+	cd app/page/browser && go run . -program ../../../$(BIN) -into ../images
 
 browser: build ## test the HTML page in a headless Chromium (Debian: apt-get install chromium)
-	cd app/report/browser && go vet ./... && go test -count=1 -timeout 5m ./...
+	cd app/page/browser && go vet ./... && go test -count=1 -timeout 5m ./...
 
 test: build ## the tests; those on a real Redis need redis-server, those of the HTML page Chromium
 	@command -v redis-server >/dev/null || echo "no redis-server here: the tests on a real Redis are skipped (Debian: apt-get install redis-server)"

@@ -224,7 +224,7 @@ func runPlans(ctx context.Context, p Process, s *settings, command string, plans
 		err = errors.Join(err, writeJSON(p, s.json, len(plans) > 1, runs))
 	}
 	if s.report != "" {
-		failed := writePage(s, command, len(plans), runs, err)
+		failed := writePage(s, command, plans, runs, err)
 		if failed == nil {
 			terminal.Notice("report: " + s.report)
 		}

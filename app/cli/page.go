@@ -9,33 +9,42 @@ import (
 	"time"
 	"unicode"
 
+	"cachelab/app/lab"
+	"cachelab/app/page"
 	"cachelab/app/report"
 )
 
 // writePage writes the HTML report of what there is. The error, if any, is why it is not all.
-func writePage(s *settings, command string, planned int, runs []report.Run, early error) (err error) {
-	page := report.Page{
-		Command: s.command(command), Settings: s.list(), Runs: runs, Planned: planned, Links: s.Links,
+func writePage(s *settings, command string, plans []lab.Plan, runs []report.Run, early error) (err error) {
+	p := page.Page{
+		Command: s.command(command), Settings: s.list(), Planned: len(plans), Links: s.Links,
 		Version: s.Version, Made: time.Now(),
 	}
+	for i, run := range runs {
+		one := page.Run{Run: run, Color: plans[i].Mode.Color, About: plans[i].Mode.Short}
+		if plans[i].Drill != nil {
+			one.About = plans[i].Drill.Short
+		}
+		p.Runs = append(p.Runs, one)
+	}
 	if early != nil {
-		page.Error = early.Error()
+		p.Error = early.Error()
 	}
 	file, err := os.Create(s.report)
 	if err != nil {
 		return fmt.Errorf("write the HTML report: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return report.WriteHTML(file, page)
+	return page.Write(file, p)
 }
 
 // list is what the run was made with. A default that is computed is shown with its value.
-func (s *settings) list() (all []report.Setting) {
+func (s *settings) list() (all []page.Setting) {
 	for _, one := range s.all {
 		if one.fixed {
 			continue
 		}
-		shown := report.Setting{Name: one.name, Value: one.shown(), From: one.from}
+		shown := page.Setting{Name: one.name, Value: one.shown(), From: one.from}
 		if one.name == "wait-timeout" {
 			shown.Value = s.WaitTimeout.String()
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"cachelab/app/report"
+	"cachelab/app/report/reporttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -39,17 +40,20 @@ func printed(print func(*report.Terminal)) string {
 }
 
 func TestWhatIsPrinted(t *testing.T) {
-	interrupted := fixedRun()
+	interrupted := reporttest.FixedRun()
 	interrupted.Error, interrupted.Verdict.OK = "in round 1: context canceled", false
 	interrupted.StoreErrors, interrupted.BackendErrors, interrupted.Lock.Timeouts = 2, 1, 3
 	interrupted.RedisCommands.Standing = "shared"
 	for name, print := range map[string]func(*report.Terminal){
-		"summary-broken":      func(t *report.Terminal) { t.Summary(brokenRun(), nil) },
-		"summary-fixed":       func(t *report.Terminal) { t.Summary(fixedRun(), nil) },
+		"summary-broken":      func(t *report.Terminal) { t.Summary(reporttest.BrokenRun(), nil) },
+		"summary-fixed":       func(t *report.Terminal) { t.Summary(reporttest.FixedRun(), nil) },
 		"summary-interrupted": func(t *report.Terminal) { t.Summary(interrupted, errors.New("GET: connection refused")) },
-		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(brokenRun()) },
-		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(fixedRun()) },
-		"compare":             func(t *report.Terminal) { t.Waterfalls(brokenRun(), fixedRun()); t.Compare(brokenRun(), fixedRun()) },
+		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(reporttest.BrokenRun()) },
+		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(reporttest.FixedRun()) },
+		"compare": func(t *report.Terminal) {
+			t.Waterfalls(reporttest.BrokenRun(), reporttest.FixedRun())
+			t.Compare(reporttest.BrokenRun(), reporttest.FixedRun())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := printed(print)
@@ -69,5 +73,13 @@ func TestWhatIsPrinted(t *testing.T) {
 func TestAWaterfallWithoutARoundPrintsNothing(t *testing.T) {
 	if got := printed(func(t *report.Terminal) { t.Waterfalls(report.Run{Mode: "fixed"}) }); got != "" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAWaterfallSaysWhatItLeavesOut(t *testing.T) {
+	r := reporttest.BrokenRun()
+	r.Round.Workers, r.Round.Omitted = 10_000, 12_345
+	if got := printed(func(t *report.Terminal) { t.Waterfalls(r) }); !strings.Contains(got, "12 of 10000 workers; of the round's spans 101 were kept, 12345 not") {
+		t.Errorf("printed:\n%s", got)
 	}
 }

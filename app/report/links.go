@@ -15,3 +15,20 @@ func (l Links) Dashboard(run string, from, to time.Time) string {
 	return fmt.Sprintf("%s/d/thundering-herd?from=%d&to=%d&var-run=%s", strings.TrimSuffix(l.Grafana, "/"),
 		from.Add(-margin).UnixMilli(), to.Add(margin).UnixMilli(), url.QueryEscape(run))
 }
+
+// Address is a link to a page of the stack.
+type Address struct{ Text, URL string }
+
+// Addresses are the pages that show a run; none if its spans were not delivered.
+func (l Links) Addresses(r Run) (all []Address) {
+	if r.Spans.Exported == 0 {
+		return nil
+	}
+	for i, ids := range r.TraceIDs {
+		if i == MaxLinks {
+			break
+		}
+		all = append(all, Address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, i+1), l.trace(ids[0])})
+	}
+	return append(all, Address{r.Mode + " in Grafana", l.dashboard(r)})
+}

@@ -10,42 +10,43 @@ import (
 
 // Round is one round as the pictures show it, made from its spans. All times are from the first worker's start.
 type Round struct {
-	Number   int // from 1; 0 if there is none
-	Workers  int // of the round
-	Calls    int // backend calls, as the round's span says
-	Rows     []Row
-	InFlight []Step
-	Peak     int           // most backend calls in flight
-	Elapsed  time.Duration // to the last answer
-	Kept     int           // spans that were recorded
-	Omitted  int           // spans that were not
+	Number   int           `json:"number"` // from 1; 0 if there is none
+	Workers  int           `json:"workers"`
+	Calls    int           `json:"calls"` // backend calls, as the round's span says
+	Rows     []Row         `json:"rows"`
+	InFlight []Step        `json:"in_flight"`
+	Peak     int           `json:"peak"`       // most backend calls in flight
+	Elapsed  time.Duration `json:"elapsed_ns"` // to the last answer
+	Kept     int           `json:"kept"`       // spans that were recorded
+	Omitted  int           `json:"omitted"`    // spans that were not
 }
 
 // Row is one worker.
 type Row struct {
-	Worker   int
-	Outcome  string
-	Start    time.Duration
-	Answer   time.Duration // when it was answered
-	Bars     []Bar         // a longer one before those that lie on it
-	Winner   bool          // held the fill lock and called the backend
-	WaitsFor []int         // the winners, as its links say; 0 for one that is not recorded
-	Polls    int
-	Failed   bool
+	Worker   int           `json:"worker"`
+	Outcome  string        `json:"outcome"`
+	Start    time.Duration `json:"start_ns"`
+	Answer   time.Duration `json:"answer_ns"`           // when it was answered
+	Bars     []Bar         `json:"bars"`                // a longer one before those that lie on it
+	Winner   bool          `json:"winner,omitempty"`    // held the fill lock and called the backend
+	WaitsFor []int         `json:"waits_for,omitempty"` // the winners, as its links say; 0 for one that is not recorded
+	Polls    int           `json:"polls,omitempty"`
+	Failed   bool          `json:"failed,omitempty"`
 }
 
 // Bar is one span of a worker.
 type Bar struct {
-	Kind       string // the span's name
-	Start, End time.Duration
-	Queued     time.Duration // of a backend call: waited for capacity first
-	Text       string        // what the span says of itself
+	Kind   string        `json:"kind"` // the span's name
+	Start  time.Duration `json:"start_ns"`
+	End    time.Duration `json:"end_ns"`
+	Queued time.Duration `json:"queued_ns,omitempty"` // of a backend call: waited for capacity first
+	Text   string        `json:"text,omitempty"`      // what the span says of itself
 }
 
 // Step is how many backend calls are in flight from a time on.
 type Step struct {
-	At time.Duration
-	N  int
+	At time.Duration `json:"at_ns"`
+	N  int           `json:"n"`
 }
 
 // NewRound reads a recording.
@@ -205,8 +206,8 @@ func inFlight(rows []Row) (steps []Step, peak int) {
 	return steps, peak
 }
 
-// sample returns at most n rows: the winners, and of the others evenly chosen ones, in order.
-func (r Round) sample(n int) []Row {
+// Sample returns at most n rows: the winners, and of the others evenly chosen ones, in order.
+func (r Round) Sample(n int) []Row {
 	if len(r.Rows) <= n {
 		return r.Rows
 	}

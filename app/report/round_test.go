@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"cachelab/app/report"
+	"cachelab/app/report/reporttest"
 	"cachelab/telemetry"
 )
 
+const ms = time.Millisecond
+
 func TestARoundIsReadFromItsSpans(t *testing.T) {
-	broken, fixed := report.NewRound(brokenRound()), report.NewRound(fixedRound())
+	broken, fixed := report.NewRound(reporttest.BrokenRound()), report.NewRound(reporttest.FixedRound())
 	if broken.Calls != 20 || broken.Peak != 20 || broken.Elapsed != 1021*ms || len(broken.Rows) != 20 {
 		t.Errorf("broken: peak %d, %v, %d rows", broken.Peak, broken.Elapsed, len(broken.Rows))
 	}
@@ -58,7 +61,7 @@ func TestARoundIsReadFromItsSpans(t *testing.T) {
 }
 
 func TestSpansWithoutTheirWorkerAreLeftOut(t *testing.T) {
-	recording := fixedRound()
+	recording := reporttest.FixedRound()
 	recording.Spans = slices.DeleteFunc(recording.Spans, func(s telemetry.Span) bool {
 		return s.Name == "worker" && s.Attributes["number"] != int64(3)
 	})

@@ -108,8 +108,8 @@ func (l Links) dashboard(r Run) string {
 	return l.Dashboard(r.ID, r.Started, r.Started.Add(time.Duration(r.Duration*float64(time.Second))))
 }
 
-// maxLinks is how many rounds are linked to.
-const maxLinks = 10
+// MaxLinks is how many rounds are linked to.
+const MaxLinks = 10
 
 // Delivery prints where to look at a run whose spans were delivered, and what was not delivered.
 func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
@@ -128,14 +128,14 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 	t.println("where to look:")
 	first := 0
 	if r.live() { // it may be so long that Jaeger has forgotten its first rounds
-		first = max(0, len(r.TraceIDs)-maxLinks)
+		first = max(0, len(r.TraceIDs)-MaxLinks)
 	}
 	if first > 0 {
 		t.println(fmt.Sprintf("  %d earlier rounds, and", first))
 	}
 	for i, ids := range r.TraceIDs[first:] {
-		if i == maxLinks {
-			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-maxLinks))
+		if i == MaxLinks {
+			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-MaxLinks))
 			break
 		}
 		line := fmt.Sprintf("  round %d  %s", first+i+1, links.trace(ids[0]))
@@ -224,8 +224,8 @@ func (c RedisCommands) text() string {
 	return text
 }
 
-// compareRows are the figures of runs, and how many times less they are than the first's.
-func compareRows(runs []Run) [][]string {
+// CompareRows are the figures of runs, and how many times less they are than the first's.
+func CompareRows(runs []Run) [][]string {
 	ratio := func(a, b float64) string {
 		if b == 0 {
 			return "-"
@@ -274,7 +274,7 @@ func (t *Terminal) Compare(runs ...Run) {
 		return cell.Inherit(colors[column])
 	}
 	t.println("")
-	t.println(table.New().Headers(headers...).Rows(compareRows(runs)...).
+	t.println(table.New().Headers(headers...).Rows(CompareRows(runs)...).
 		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
 	for _, r := range runs {
 		t.println(verdictLine(r))

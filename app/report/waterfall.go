@@ -98,7 +98,7 @@ func (w textWaterfall) margin() int { return 6 + w.digits }
 
 func (w textWaterfall) lines() []string {
 	round := w.run.Round
-	rows := round.sample(textRows)
+	rows := round.Sample(textRows)
 	lines := []string{
 		bold.Render(fmt.Sprintf("round %d of ", round.Number)) + w.accent.Bold(true).Render(w.run.Mode) +
 			fmt.Sprintf(": %s, %s after %s", count(round.Calls, "backend call"), round.Last(), durationText(round.Elapsed)),

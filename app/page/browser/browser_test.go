@@ -102,10 +102,27 @@ func TestThePageOpensFromDiskAloneAndWithoutAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := compareKey(t, `<img src=x onerror="console.error(1)">&'`)
+	const key = `</script><img src=x onerror="console.error(1)">&'`
+	m := compareKey(t, key)
 	show(ctx, t, m.page, 1200, "light")
-	if text := evaluate[string](ctx, t, `document.querySelector(".settings").textContent`); !strings.Contains(text, `<img src=x onerror="console.error(1)">&'`) {
+	if text := evaluate[string](ctx, t, `document.querySelector(".settings").textContent`); !strings.Contains(text, key) {
 		t.Errorf("the key is not shown as it is in: %s", text)
+	}
+	if rows := evaluate[int](ctx, t, `document.querySelectorAll(".row").length`); rows != 100 {
+		t.Errorf("%d rows are drawn, want 100", rows)
+	}
+	// Words in what is drawn, wherever they are from, are there as they are.
+	changed := evaluate[[]int](ctx, t, onData+`(data => {
+	  const nasty = "</text></script><img src=x onerror='console.error(2)'>";
+	  for (const run of data.runs) {
+	    run.facts.mode = nasty;
+	    for (const row of run.rounds[0].rows) row.outcome = row.bars.at(-1).text = row.bars.at(-1).kind = nasty;
+	  }
+	  draw(data);
+	  return [document.querySelectorAll("img").length, document.querySelectorAll("script").length, document.body.textContent.split(nasty).length - 1];
+	})(data)`)
+	if changed[0] != 0 || changed[1] != 2 || changed[2] < 300 {
+		t.Errorf("%d images, %d scripts, the words %d times", changed[0], changed[1], changed[2])
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,9 +172,9 @@ func TestTheNumbersOfThePageAreThoseOfTheJSON(t *testing.T) {
 	if head := evaluate[string](ctx, t, `document.querySelector("h1").innerText`); head != want {
 		t.Errorf("the headline is %q, want %q", head, want)
 	}
-	rows := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall.fixed .row").length`)
-	calls := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall.fixed .row rect.call").length`)
-	wall := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall.broken .row rect.call").length`)
+	rows := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row").length`)
+	calls := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row rect.call").length`)
+	wall := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=broken] .row rect.call").length`)
 	if rows != 50 || wall != 50 || calls != 1 {
 		t.Errorf("%d rows, %d calls in broken, %d in fixed", rows, wall, calls)
 	}
@@ -170,7 +187,7 @@ type marked struct {
 }
 
 const readMarks = `(() => {
-  const f = document.querySelector(".waterfall.fixed"), one = (s) => [...f.querySelectorAll(s)].map(r => r.dataset.worker).join(" ");
+  const f = document.querySelector(".waterfall[data-mode=fixed]"), one = (s) => [...f.querySelectorAll(s)].map(r => r.dataset.worker).join(" ");
   return { Current: one(".row.current"), Tied: one(".row.tied"), Winner: one(".row.winner"), Detail: f.querySelector(".detail").textContent,
     Ties: [...f.querySelectorAll(".tie")].filter(l => getComputedStyle(l).visibility === "visible").length };
 })()`
@@ -195,7 +212,7 @@ func TestAWaiterMarksItsWinner(t *testing.T) {
 		Worker string
 	}
 	p := evaluate[point](ctx, t, `(() => {
-	  const row = document.querySelectorAll(".waterfall.fixed .row")[20]; row.scrollIntoView({block: "center"});
+	  const row = document.querySelectorAll(".waterfall[data-mode=fixed] .row")[20]; row.scrollIntoView({block: "center"});
 	  const b = row.querySelector(".band").getBoundingClientRect(); return { X: b.x + b.width * .9, Y: b.y + b.height / 2, Worker: row.dataset.worker };
 	})()`)
 	if err := chromedp.Do(ctx, chromedp.MouseEvent("mouseMoved", p.X, p.Y)); err != nil {
@@ -210,7 +227,7 @@ func TestAWaiterMarksItsWinner(t *testing.T) {
 	}
 
 	// By keyboard: Tab comes to the first row, the arrows go on.
-	evaluate[bool](ctx, t, `document.querySelector(".waterfall.fixed .row").focus(), true`)
+	evaluate[bool](ctx, t, `document.querySelector(".waterfall[data-mode=fixed] .row").focus(), true`)
 	got := evaluate[marked](ctx, t, readMarks)
 	if got.Current != got.Winner || len(strings.Fields(got.Tied)) < 40 {
 		t.Errorf("the winner is not tied to its waiters: %+v", got)
@@ -220,7 +237,7 @@ func TestAWaiterMarksItsWinner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fourth := evaluate[string](ctx, t, `document.querySelectorAll(".waterfall.fixed .row")[3].dataset.worker`)
+	fourth := evaluate[string](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row")[3].dataset.worker`)
 	check("focusing", evaluate[marked](ctx, t, readMarks), fourth)
 	if name := evaluate[string](ctx, t, `document.activeElement.getAttribute("aria-label")`); !strings.HasPrefix(name, "worker "+fourth+": waited for worker ") {
 		t.Errorf("what has the focus is called %q", name)
@@ -228,9 +245,9 @@ func TestAWaiterMarksItsWinner(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.KeyEvent(kb.End)); err != nil {
 		t.Fatal(err)
 	}
-	last := evaluate[string](ctx, t, `[...document.querySelectorAll(".waterfall.fixed .row")].at(-1).dataset.worker`)
+	last := evaluate[string](ctx, t, `[...document.querySelectorAll(".waterfall[data-mode=fixed] .row")].at(-1).dataset.worker`)
 	check("End:", evaluate[marked](ctx, t, readMarks), last)
-	if stops := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall.fixed .row[tabindex='0']").length`); stops != 1 {
+	if stops := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row[tabindex='0']").length`); stops != 1 {
 		t.Errorf("%d rows are tab stops, want 1", stops)
 	}
 }
@@ -287,7 +304,7 @@ func TestAPhoneScrollsDownOnly(t *testing.T) {
 func TestStretchingShowsEachOnItsOwnScale(t *testing.T) {
 	ctx := chromium(t)
 	show(ctx, t, ordinary.page, 1200, "light")
-	const share = `(() => { const f = document.querySelector(".waterfall.fixed"), w = (s) => f.querySelector(s).getBoundingClientRect().width;
+	const share = `(() => { const f = document.querySelector(".waterfall[data-mode=fixed]"), w = (s) => f.querySelector(s).getBoundingClientRect().width;
 	  return Math.max(...[...f.querySelectorAll(".rows rect.wait")].map(r => r.getBoundingClientRect().width)) / w(".rows .band") })()`
 	before := evaluate[float64](ctx, t, share)
 	evaluate[bool](ctx, t, `document.querySelector("#stretch").click(), true`)

@@ -1,4 +1,4 @@
-module cachelab/app/report/browser
+module cachelab/app/page/browser
 
 go 1.26
 

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"cachelab/app/report"
 )
 
 // ledgerRow is one key of the JSON with its value in each run.
@@ -19,7 +21,7 @@ type ledgerRow struct {
 func ledgerRows(runs []Run) []ledgerRow {
 	var rows []ledgerRow
 	for i, r := range runs {
-		text, err := json.Marshal(r)
+		text, err := json.Marshal(r.Run)
 		if err != nil {
 			continue // cannot happen: a run is plain data
 		}
@@ -51,15 +53,15 @@ func flatten(d *json.Decoder, key string, tell func(key, value string)) {
 		n := 0
 		for ; d.More(); n++ {
 			flatten(d, key, func(_, value string) {
-				if n < maxLinks {
+				if n < report.MaxLinks {
 					items = append(items, value)
 				}
 			})
 		}
 		_, _ = d.Token()
 		text := strings.Join(items, ", ")
-		if n > maxLinks {
-			text += fmt.Sprintf(" and %d more in the JSON", n-maxLinks)
+		if n > report.MaxLinks {
+			text += fmt.Sprintf(" and %d more in the JSON", n-report.MaxLinks)
 		}
 		tell(key, text)
 	case nil:

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// onData has the page's data at hand, for a script that draws it otherwise.
+const onData = `const data = JSON.parse(document.getElementById("data").textContent); `
+
+// More modes, more rounds, workers of several processes, kinds of spans that nobody knows yet: more data, no other script.
+func TestThePictureFollowsTheData(t *testing.T) {
+	ctx := chromium(t)
+	show(ctx, t, ordinary.page, 1200, "light")
+	type drawn struct {
+		Figures, Rows, Histograms int
+		Modes, Colours, Processes []string
+		Legend                    string
+		Again                     int
+	}
+	got := evaluate[drawn](ctx, t, onData+`(data => {
+	  const colours = ["#0072B2", "#F0E442", "#CC79A7", "#000000"];
+	  for (const [i, color] of colours.entries()) {
+	    const run = structuredClone(data.runs[1]);
+	    run.facts.mode = "mode " + i, run.color = color;
+	    run.rounds[0].rows[0].bars.push({ kind: "wake", start_ns: 1e6, end_ns: 2e6 }, { kind: "constructor", start_ns: 1e6, end_ns: 2e6, text: "failed" });
+	    data.runs.push(run);
+	  }
+	  const fleet = data.runs[1].rounds[0].rows;
+	  fleet.forEach((row, i) => { row.process = i < 25 ? "process 1" : "process 2"; row.worker = i % 25 + 1; row.waits_for = row.winner ? undefined : [1]; });
+	  draw(data);
+	  const all = (s) => [...document.querySelectorAll(s)], text = (s) => all(s).map(e => e.textContent);
+	  const d = { Figures: all(".waterfall").length, Rows: all(".row").length, Histograms: all(".histogram").length, Modes: text(".waterfall h3"),
+	    Colours: all(".waterfall h3").map(e => getComputedStyle(e).color), Processes: text(".process"), Legend: all(".legend").at(-1).textContent };
+	  data.runs[0].rounds[0].rows.push({ worker: 51, outcome: "filled", start_ns: 0, answer_ns: 1e6, bars: null });
+	  draw(data);
+	  d.Again = all(".row").length;
+	  return d;
+	})(data)`)
+	if got.Figures != 6 || got.Histograms != 6 || got.Rows != 300 || got.Again != 301 {
+		t.Errorf("%+v", got)
+	}
+	if want := []string{"broken", "fixed", "mode 0", "mode 1", "mode 2", "mode 3"}; !slices.Equal(got.Modes, want) {
+		t.Errorf("the modes are %q", got.Modes)
+	}
+	if want := []string{"rgb(201, 42, 42)", "rgb(19, 121, 91)", "rgb(31, 95, 208)", "rgb(138, 90, 0)", "rgb(122, 53, 201)", "rgb(11, 135, 147)"}; !slices.Equal(got.Colours, want) {
+		t.Errorf("their colours are %q", got.Colours)
+	}
+	if !slices.Equal(got.Processes, []string{"process 1", "process 2"}) || !strings.HasSuffix(got.Legend, "failedwake") {
+		t.Errorf("the processes are %q, the legend %q", got.Processes, got.Legend)
+	}
+	// A waiter of the second process is tied to its own winner, not to the first one's worker of that number.
+	evaluate[bool](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row")[30].dispatchEvent(new PointerEvent("pointerenter"))`)
+	tied := evaluate[[]string](ctx, t, `[...document.querySelectorAll(".waterfall[data-mode=fixed] .row.tied")].map(r => r.dataset.process + " " + r.dataset.worker)`)
+	if !slices.Equal(tied, []string{"process 2 1"}) {
+		t.Errorf("tied: %q", tied)
+	}
+	for _, width := range []int64{400, 1200, 2000} {
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)); err != nil {
+			t.Fatal(err)
+		}
+		if wide := evaluate[int64](ctx, t, `document.scrollingElement.scrollWidth`); wide > width {
+			t.Errorf("six modes at %d px are %d px wide", width, wide)
+		}
+	}
+}
+
+func TestWithoutScriptsThereAreWordsAndNumbers(t *testing.T) {
+	ctx := chromium(t)
+	if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	show(ctx, t, ordinary.page, 1200, "light")
+	text := evaluate[string](ctx, t, `document.body.innerText`)
+	for _, want := range []string{"scripts are off here", "100 backend calls / 2 expiries = 50.0: a thundering herd", "2 backend calls / 2 expiries = 1.0", "calls_per_expiry", "wait-timeout"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	for _, gone := range []string{"One round, worker by worker", "How long the requests took"} {
+		if strings.Contains(text, gone) {
+			t.Errorf("an empty section says %q", gone)
+		}
+	}
+}
+
+func TestOnPaperItIsLightAndFits(t *testing.T) {
+	ctx := chromium(t)
+	show(ctx, t, ordinary.page, 700, "dark")
+	if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print",
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}); err != nil {
+		t.Fatal(err)
+	}
+	type paper struct {
+		Ground, Accent string
+		Wide, Hints    int
+	}
+	got := evaluate[paper](ctx, t, `(() => ({
+	  Ground: getComputedStyle(document.body).backgroundColor, Accent: getComputedStyle(document.querySelector(".waterfall h3")).color,
+	  Wide: document.scrollingElement.scrollWidth, Hints: [...document.querySelectorAll(".by-hand, .detail, summary")].filter(e => e.checkVisibility()).length,
+	}))()`)
+	if want := (paper{"rgb(255, 255, 255)", "rgb(201, 42, 42)", 700, 0}); got != want {
+		t.Errorf("on paper: %+v, want %+v", got, want)
+	}
+}

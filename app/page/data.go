@@ -1,0 +1,105 @@
+package page
+
+import (
+	"slices"
+	"time"
+
+	"cachelab/app/report"
+)
+
+// Bounds of what is drawn, so that the page of a large run stays small.
+const (
+	maxRows  = 60  // workers of a round
+	maxSteps = 400 // of the calls in flight
+	maxBins  = 80  // of a distribution
+)
+
+// data is what the script draws, and all that the page knows. Times are nanoseconds from the round's start.
+type data struct {
+	Command  string        `json:"command"`
+	Settings []Setting     `json:"settings"`
+	Runs     []runData     `json:"runs"`
+	Planned  int           `json:"planned"`
+	Error    string        `json:"error"`
+	Version  string        `json:"version"`
+	Made     time.Time     `json:"made"`
+	BinWidth time.Duration `json:"bin_ns"` // of the distributions of all runs
+}
+
+// runData is one run. Its facts are those of its JSON, but for the traces of later rounds.
+type runData struct {
+	Facts     report.Run     `json:"facts"`
+	Color     string         `json:"color"`
+	Rounds    []report.Round `json:"rounds"` // that were recorded, with at most maxRows workers each
+	Latencies []bin          `json:"latencies"`
+}
+
+// bin is how many requests took as long as From, or longer by less than a bin's width.
+type bin struct {
+	From time.Duration `json:"from_ns"`
+	N    int           `json:"n"`
+}
+
+func newData(p Page) data {
+	d := data{Command: p.Command, Settings: p.Settings, Runs: []runData{}, Planned: p.Planned, Error: p.Error, Version: p.Version, Made: p.Made,
+		BinWidth: binWidth(p.Runs)}
+	for _, r := range p.Runs {
+		one := runData{Facts: r.Run, Color: r.Color, Rounds: []report.Round{}, Latencies: distribution(r.Latencies, d.BinWidth)}
+		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), report.MaxLinks)]
+		if round := r.Round; len(round.Rows) > 0 {
+			round.Rows, round.InFlight = round.Sample(maxRows), coarse(round)
+			one.Rounds = append(one.Rounds, round)
+		}
+		d.Runs = append(d.Runs, one)
+	}
+	return d
+}
+
+// binWidth is a round number of milliseconds, so that the longest latency lies in the last of at most maxBins.
+func binWidth(runs []Run) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range runs {
+		if n := len(r.Latencies); n > 0 {
+			longest = max(longest, r.Latencies[n-1])
+		}
+	}
+	for unit := time.Millisecond; ; unit *= 10 {
+		for _, width := range []time.Duration{unit, 2 * unit, 5 * unit} {
+			if longest/width < maxBins {
+				return width
+			}
+		}
+	}
+}
+
+// distribution counts latencies, which are in ascending order. Empty bins are left out.
+func distribution(latencies []time.Duration, width time.Duration) []bin {
+	bins := []bin{}
+	for rest := latencies; len(rest) > 0; {
+		from := rest[0] / width * width
+		n, _ := slices.BinarySearch(rest, from+width) // the first that is not in the bin
+		bins = append(bins, bin{from, n})
+		rest = rest[n:]
+	}
+	return bins
+}
+
+// coarse are the calls in flight in at most maxSteps steps: of many changes, the most in each stretch of time.
+func coarse(r report.Round) []report.Step {
+	steps := r.InFlight
+	if len(steps) <= maxSteps {
+		return steps
+	}
+	width := r.Elapsed/(maxSteps-1) + 1
+	var few []report.Step
+	last := 0 // in flight at the end of the stretch before
+	for i, at := 0, time.Duration(0); i < len(steps); at += width {
+		most := last
+		for ; i < len(steps) && steps[i].At < at+width; i++ {
+			last = steps[i].N
+			most = max(most, last)
+		}
+		few = append(few, report.Step{At: at, N: most})
+	}
+	return append(few, report.Step{At: few[len(few)-1].At + width, N: 0})
+}
