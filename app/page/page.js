@@ -195,9 +195,10 @@ function callText(bar) {
 // rowText is one worker in words.
 function rowText(row) {
   const winners = (row.waits_for ?? []).map((worker) => worker ? `worker ${worker}` : "a worker that is not recorded").join(" and ");
-  let text = `worker ${row.worker}: ${row.winner ? "won the fill lock and filled" : row.outcome}`;
+  const won = row.outcome === "filled" ? "won the fill lock and filled" : `won the fill lock, ${row.outcome}`;
+  let text = `worker ${row.worker}: ${row.winner ? won : row.outcome}`;
   if (row.process) text = `${row.process}, ${text}`;
-  if (winners && !row.winner) text += ` for ${winners}, ${count(row.polls ?? 0, "poll")}`;
+  if (winners) text += `${row.winner ? ", having waited" : ""} for ${winners}, ${count(row.polls ?? 0, "poll")}`;
   for (const bar of row.bars ?? []) {
     if (bar.kind === "backend call") text += `, backend call of ${callText(bar)}`;
   }
