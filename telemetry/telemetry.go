@@ -225,7 +225,7 @@ func batching(env lookup) (own []sdktrace.BatchSpanProcessorOption) {
 func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter sdkmetric.Exporter, extra sdkmetric.Reader) error {
 	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithView(poolViews()...)}
 	if exporter != nil {
-		t.metrics = &metricCounter{Exporter: exporter}
+		t.metrics = &metricCounter{Exporter: newStarts(exporter)}
 		var every []sdkmetric.PeriodicReaderOption
 		if env.get("OTEL_METRIC_EXPORT_INTERVAL") == "" {
 			every = append(every, sdkmetric.WithInterval(pushInterval))
