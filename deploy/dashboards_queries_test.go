@@ -17,10 +17,9 @@ import (
 
 // dashboard is what the tests read of a dashboard's JSON.
 type dashboard struct {
-	UID         string
-	Panels      []panel
-	Templating  struct{ List []variable }
-	Annotations struct{ List []annotation }
+	UID        string
+	Panels     []panel
+	Templating struct{ List []variable }
 }
 
 type panel struct {
@@ -44,11 +43,6 @@ type target struct {
 type variable struct {
 	Name  string
 	Query struct{ Query string }
-}
-
-type annotation struct {
-	Name, Expr string
-	Target     struct{ Expr string }
 }
 
 func dashboards(t *testing.T) []dashboard {

@@ -73,7 +73,8 @@ func TestDashboards(t *testing.T) {
 	})
 	t.Run("bars", func(t *testing.T) { exactBars(t, g, runs) })
 	t.Run("traces", func(t *testing.T) { traces(t, g, runs) })
-	t.Run("annotations", func(t *testing.T) { annotations(t, g, runs) })
+	t.Run("shades", func(t *testing.T) { shades(t, g, runs) })
+	t.Run("quantiles", func(t *testing.T) { quantiles(t, g, runs) })
 	t.Run("variables", func(t *testing.T) {
 		want := map[string][]string{"mode": {"broken", "fixed"}, "run": {runs[0].Run, runs[1].Run, runs[2].Run}}
 		for _, d := range dashboards(t) {
@@ -120,12 +121,6 @@ func everyQuery(t *testing.T, g grafana, tell func(where string, got int, err er
 					tell(where+", exemplars", len(g.exemplars(t, q.Expr)), nil)
 				}
 			}
-		}
-		for _, a := range d.Annotations.List {
-			if a.Expr != a.Target.Expr {
-				t.Errorf("%s asks %q or %q, as Grafana's release has it", a.Name, a.Expr, a.Target.Expr)
-			}
-			prometheus(d.UID+": "+a.Name, a.Expr, false)
 		}
 		for _, v := range d.Templating.List {
 			asked++
@@ -290,34 +285,6 @@ func traces(t *testing.T, g grafana, runs []ran) {
 				t.Errorf("an exemplar of %s leads to %s, which is none of its rounds", mode, id)
 			}
 		}
-	}
-}
-
-// annotations mark each run from its start to its end.
-func annotations(t *testing.T, g grafana, runs []ran) {
-	marked := map[string][2]time.Time{}
-	for _, a := range dashboards(t)[0].Annotations.List {
-		for _, s := range g.ask(t, a.Expr, false) {
-			for _, p := range s.Values {
-				if p.value > 0 {
-					region := marked[s.Metric["instance"]]
-					if region[0].IsZero() {
-						region[0] = p.at
-					}
-					region[1] = p.at
-					marked[s.Metric["instance"]] = region
-				}
-			}
-		}
-	}
-	for _, r := range runs {
-		region, end := marked[r.Run], r.end()
-		if region[0].Sub(r.Started).Abs() > 3*time.Second || region[1].Sub(end).Abs() > 3*time.Second {
-			t.Errorf("%s is marked from %v to %v, and went from %v to %v", r.Run, region[0], region[1], r.Started, end)
-		}
-	}
-	if len(marked) != len(runs) {
-		t.Errorf("%d runs are marked, want %d", len(marked), len(runs))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -266,21 +265,6 @@ func TestARunOfASecondIsStoredToTheLastCount(t *testing.T) {
 	total := s.query(t, fmt.Sprintf(`sum(last_over_time(cachelab_polls_total{instance=%q}[5m]))`, r.json.Run))
 	if !slices.Equal(total, []float64{float64(r.json.Polls)}) {
 		t.Errorf("Prometheus holds %v polls, the run printed %d", total, r.json.Polls)
-	}
-}
-
-// What make builds says in each series which commit it is of.
-func TestTheVersionIsThatOfTheCheckout(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "git", "describe", "--tags", "--always", "--dirty").Output()
-	want := strings.TrimSpace(string(out))
-	if err != nil {
-		want = "unknown" // no Git, or no checkout
-	}
-	s := startServers(t)
-	s.lab(t, "fixed", "--rounds", "1", "--workers", "2")
-	got := ask[[]string](t, s.prometheus+"/api/v1/label/service_version/values", nil)
-	if !slices.Equal(got, []string{want}) {
-		t.Errorf("the series are of version %q, want %q", got, want)
 	}
 }
 

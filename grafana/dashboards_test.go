@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -120,6 +121,105 @@ func TestPanelsSayWhatTheyShow(t *testing.T) {
 	}
 }
 
+// Every graph shades the runs by a series of its own, which has no line, no axis and no name, and stacks on nothing. An
+// annotation would be a region only as long as the page shows less than 100 seconds.
+func TestEveryGraphShadesTheRuns(t *testing.T) {
+	want := map[string]any{
+		"custom.drawStyle": "line", "custom.lineInterpolation": "stepBefore", "custom.lineWidth": 0.0, "custom.fillOpacity": 10.0,
+		"custom.axisPlacement": "hidden", "min": 0.0, "max": 1.0,
+	}
+	graphs := 0
+	for file, text := range stored(t) {
+		var page struct {
+			Panels []struct {
+				Type, Title string
+				Targets     []struct{ RefID, Expr string }
+				FieldConfig struct {
+					Overrides []struct {
+						Matcher    struct{ ID, Options string }
+						Properties []struct {
+							ID    string
+							Value any
+						}
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page.Panels {
+			if p.Type != "timeseries" {
+				continue
+			}
+			graphs++
+			if last := p.Targets[len(p.Targets)-1]; last.RefID != bandID || last.Expr != band() {
+				t.Errorf("%s: %q shades no run: its last query is %+v", file, p.Title, last)
+			}
+			look := map[string]any{}
+			for _, o := range p.FieldConfig.Overrides {
+				if o.Matcher.ID == "byFrameRefID" && o.Matcher.Options == bandID {
+					for _, property := range o.Properties {
+						look[property.ID] = property.Value
+					}
+				}
+			}
+			for property, value := range want {
+				if look[property] != value {
+					t.Errorf("%s: %q: the shade's %s is %v, want %v", file, p.Title, property, look[property], value)
+				}
+			}
+		}
+		if strings.Contains(string(text), `"iconColor": "red"`) {
+			t.Errorf("%s marks runs by an annotation", file)
+		}
+	}
+	if graphs < 15 {
+		t.Errorf("found only %d graphs", graphs)
+	}
+}
+
+// The verdict is beside the run, and no column is outside of a page of 1,280 px with its menu.
+func TestTheRunsFitThePage(t *testing.T) {
+	built, err := runTable().Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := built.Transformations[1].Options.(map[string]any)["indexByName"].(map[string]int)
+	names := built.Transformations[1].Options.(map[string]any)["renameByName"].(map[string]string)
+	sum, units := 0, map[string]any{}
+	for field, at := range index {
+		name := cmp.Or(names[field], field)
+		if (name == "verdict") != (at == 1) {
+			t.Errorf("the column %d is %s", at, name)
+		}
+		width := 0
+		for _, o := range built.FieldConfig.Overrides {
+			if of, ok := o.Matcher.Options.(*string); !ok || *of != name {
+				continue
+			}
+			for _, property := range o.Properties {
+				switch property.Id {
+				case "custom.width":
+					width = property.Value.(int)
+				case "unit":
+					units[name] = property.Value
+				}
+			}
+		}
+		if width == 0 {
+			t.Errorf("%s has no width", name)
+		}
+		sum += width
+	}
+	if len(index) != 10 || sum > 1200 {
+		t.Errorf("%d columns of %d px, want 10 of 1200 at most", len(index), sum)
+	}
+	if units["started"] != "time:HH:mm:ss" {
+		t.Errorf("started is shown as %v, want the time without the date", units["started"])
+	}
+}
+
 // Without data the home page says what to run, with targets that are there.
 func TestHomeSaysWhatToRun(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
@@ -185,48 +285,6 @@ func TestDataSourcesAreProvisioned(t *testing.T) {
 	}
 }
 
-// A selector, or a name that only a metric can have.
-var metricName = regexp.MustCompile(`\b([a-zA-Z_:][\w:]*)\{|\b((?:cachelab|db_client|go|process)_\w+)`)
-
-func TestQueriesNameOnlyKnownMetrics(t *testing.T) {
-	known := map[string]bool{"ALERTS": true}
-	for _, m := range catalog() {
-		known[m.stored()] = true
-	}
-	rules, err := os.ReadFile("../deploy/rules/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	queries := map[string]int{}
-	check := func(where, query string) {
-		names := metricName.FindAllStringSubmatch(query, -1)
-		if len(names) == 0 {
-			t.Errorf("%s: %s names no metric", where, query)
-		}
-		for _, name := range names {
-			queries[where]++
-			if name := name[1] + name[2]; !known[name] {
-				t.Errorf("%s asks for %s, which nothing reports", where, name)
-			}
-		}
-	}
-	for file, text := range stored(t) {
-		walk(t, text, func(key string, value any) {
-			if query, ok := value.(string); ok && (key == "expr" || key == "query") {
-				check(file, query)
-			}
-		})
-	}
-	for _, expr := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*\n)`).FindAllSubmatch(rules, -1) {
-		check("alerts.yml", string(expr[1]))
-	}
-	for _, where := range []string{herdPage + ".json", hoodPage + ".json", "alerts.yml"} {
-		if queries[where] < 5 {
-			t.Errorf("found only %d metrics in %s", queries[where], where)
-		}
-	}
-}
-
 // walk calls visit for every member of every object.
 func walk(t *testing.T, text []byte, visit func(key string, value any)) {
 	t.Helper()
@@ -249,106 +307,6 @@ func walk(t *testing.T, text []byte, visit func(key string, value any)) {
 		}
 	}
 	down(root)
-}
-
-// Totals never come from increase(), which extrapolates; nor does anything else.
-func TestNothingIsExtrapolatedButQuantiles(t *testing.T) {
-	for file, text := range stored(t) {
-		walk(t, text, func(key string, value any) {
-			query, ok := value.(string)
-			if !ok || key != "expr" {
-				return
-			}
-			if strings.Contains(query, "increase(") || strings.Contains(query, "rate(") && !strings.HasPrefix(query, "histogram_quantile(") {
-				t.Errorf("%s: %s", file, query)
-			}
-		})
-	}
-}
-
-// A link to a round chooses ten seconds, fixed at both ends: $__range is then just that, and Grafana ignores timeFrom,
-// which moves the end of a time that is not fixed to now.
-func TestNumbersLookBackAnHourFromTheEndOfTheChosenTime(t *testing.T) {
-	lookBacks := 0
-	for file, text := range stored(t) {
-		walk(t, text, func(key string, value any) {
-			query, ok := value.(string)
-			if !ok || key != "expr" {
-				return
-			}
-			if strings.Contains(query, "$__range") {
-				t.Errorf("%s looks back as far as the page does: %s", file, query)
-			}
-			if strings.Contains(query, "["+lookBack+"]") {
-				lookBacks++
-			}
-		})
-	}
-	if lookBacks < 14 {
-		t.Errorf("only %d queries look back an hour, want those of the verdict and of the runs", lookBacks)
-	}
-	for file, page := range dashboards(t) {
-		for _, p := range page.Panels {
-			if p.TimeFrom != "" && p.Datasource.UID != "jaeger" {
-				t.Errorf("%s: %q has a time of its own, %s", file, p.Title, p.TimeFrom)
-			}
-		}
-	}
-	if words := dashboards(t)[herdPage+".json"].Panels[0].Options.Content; !strings.Contains(words, "look back one hour from its end") {
-		t.Errorf("the page says %q", words)
-	}
-}
-
-var sumsByMode = regexp.MustCompile(`by \([^)]*\bmode\b`)
-
-// A live run has two modes, so its id alone does not name a series, unless the query asks for one mode.
-func TestSeriesOfTwoModesHaveTwoNames(t *testing.T) {
-	checked := 0
-	for file, page := range dashboards(t) {
-		for _, p := range page.Panels {
-			for _, target := range p.Targets {
-				expr, _ := target["expr"].(string)
-				legend, _ := target["legendFormat"].(string)
-				if p.Type == "table" || !sumsByMode.MatchString(expr) || strings.Contains(expr, `mode="`) {
-					continue // a table shows every label
-				}
-				checked++
-				if !strings.Contains(legend, "{{mode}}") {
-					t.Errorf("%s: %q calls its series %q, and sums by mode", file, p.Title, legend)
-				}
-				if strings.Contains(expr, "by (instance, mode)") && !strings.Contains(legend, "{{instance}}") {
-					t.Errorf("%s: %q calls its series %q, and sums by run", file, p.Title, legend)
-				}
-			}
-		}
-	}
-	if checked < 20 {
-		t.Errorf("only %d queries sum by mode", checked)
-	}
-}
-
-// A process's metrics know no mode, and its id may begin with "live": the run's own metrics say which modes it has.
-func TestRuntimePanelsFindTheModeOfARun(t *testing.T) {
-	found := 0
-	for file, page := range dashboards(t) {
-		for _, p := range page.Panels {
-			for _, target := range p.Targets {
-				expr, _ := target["expr"].(string)
-				if strings.Contains(expr, "$mode-") {
-					t.Errorf("%s: %q takes the mode from the run's id: %s", file, p.Title, expr)
-				}
-				if strings.Contains(expr, "{instance=~") {
-					found++
-					if !strings.Contains(expr, " and on (instance) (cachelab_run_active_ratio{mode=~\"$mode\"") {
-						t.Errorf("%s: %q shows runs of every mode: %s", file, p.Title, expr)
-					}
-				}
-			}
-		}
-	}
-	if found != 3 {
-		t.Errorf("%d queries for metrics of a process, want 3", found)
-	}
 }
 
 // Broken is red and every other mode green, whatever the series adds to its mode.

@@ -37,6 +37,7 @@ func verdict(p *page) {
 	p.row("The verdict: the newest broken run and the newest fixed run")
 	perCycle := func(mode string) cog.Builder[dashboard.Panel] {
 		return number(count, instant(ofNewest(perExpiry(inMode(mode)), mode), "{{"+run+"}}")).Decimals(1).
+			Text(common.NewVizTextDisplayOptionsBuilder().TitleSize(14)). // px: the run's id in one line; by itself it fills two
 			Thresholds(above(1.001, green, red)).
 			ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds))
 	}
@@ -85,7 +86,7 @@ func overTime(p *page) {
 	p.panel(6, 8, "Waiters", says("Requests that waited for another's fill and got the value without a call, in each interval.",
 		"none: nobody waits, all call.", "all but one of the herd, at each expiry."),
 		bars(count, query(added(requests.in(label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
-	p.panel(6, 8, "Wait time", says("How long a waiter waited, p50 and p99, from a histogram.",
+	p.panel(6, 8, "Wait time", says("How long those waited who got the value in each interval, p50 and p99, from a histogram.",
 		"nothing: nobody waits.", "about one fill, plus up to 50 ms of polling."),
 		lines(seconds, query(quantile("0.5", waitDuration.in(), perMode), "{{mode}} p50"),
 			query(quantile("0.99", waitDuration.in(), perMode), "{{mode}} p99")))
@@ -98,15 +99,20 @@ func latency(p *page) {
 		spread(broken, "Reds"))
 	p.panel(8, 9, "Latency, fixed", says(what, "see the panel beside it.", "one thin band just above the backend's latency: all wait for the same fill."),
 		spread(fixed, "Greens"))
-	p.panel(8, 9, "Latency p50 and p99", says("Quantiles of the request latency, from a histogram. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
+	p.panel(8, 9, "Latency p50 and p99", says("Quantiles of the latency of the requests that ended in each interval, from a histogram; dashed, once a run has ended, its exact ones. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
 		"p50 and p99 far apart, both far above one fill.", "p50 and p99 close together, near one fill."),
 		lines(seconds, query(quantile("0.5", requestDuration.in(), perMode), "{{mode}} p50").Exemplar(true),
-			query(quantile("0.99", requestDuration.in(), perMode), "{{mode}} p99").Exemplar(true)))
+			query(quantile("0.99", requestDuration.in(), perMode), "{{mode}} p99").Exemplar(true),
+			query(exactQuantiles("p50|p99"), "{{mode}} {{quantile}} of the run")).
+			OverrideByRegexp("/ of the run$/", []dashboard.DynamicConfigValue{
+				{Id: "custom.showPoints", Value: common.VisibilityModeNever}, {Id: "custom.fillOpacity", Value: 0}, {Id: "custom.lineWidth", Value: 1},
+				{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{6, 6}}},
+			}))
 }
 
 func runsAndTraces(p *page) {
 	p.row("Runs, rounds and alerts")
-	p.panel(24, 7, "Runs", says("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
+	p.panel(24, 10, "Runs", says("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
 		"calls per expiry is the number of workers.", "calls per expiry is 1."), runTable())
 	const what = "The latest rounds of this mode in Jaeger, of the last hour, or of the chosen time where that is fixed at both ends. " +
 		"There are 50 workers at most in each trace. The trace id opens the waterfall."
@@ -129,37 +135,45 @@ func runsAndTraces(p *page) {
 // firing are the alerts that fire, as Prometheus itself stores them.
 const firing = `ALERTS{alertstate="firing"}`
 
-// runTable joins one instant query for each column.
+// runTable joins one instant query for each column. The columns are as wide as what they hold, so that the last one is
+// still inside of 1,280 px.
 func runTable() *table.PanelBuilder {
-	columns := []struct{ name, unit, expr string }{
-		{"started", date, "1000 * " + started()},
-		{"workers", count, last(workers.in())},
-		{"rounds", count, total(rounds.in())},
-		{"backend calls", count, total(backendCalls.in())},
-		{"expiries", count, total(expiries.in())},
-		{"calls per expiry", count, perExpiry()},
-		{"p99", seconds, p99()},
-		{"verdict", count, state()},
+	columns := []struct {
+		name, unit string
+		width      int // px
+		expr       string
+	}{
+		{"verdict", count, 80, state()},
+		{"started", clock, 80, "1000 * " + started()},
+		{"workers", count, 75, last(workers.in())},
+		{"rounds", count, 70, total(rounds.in())},
+		{"backend calls", count, 110, total(backendCalls.in())},
+		{"expiries", count, 80, total(expiries.in())},
+		{"calls per expiry", count, 125, perExpiry()},
+		{"p99", seconds, 80, p99()},
 	}
 	var queries []*prometheus.DataqueryBuilder
-	names, order := map[string]string{run: "run"}, []string{run, "mode"}
+	names, order := map[string]string{run: "run"}, []string{run}
 	for i, c := range columns {
 		queries = append(queries, instant(c.expr, ""))
 		field := "Value #" + letter(i)
 		names[field] = c.name
 		order = append(order, field)
+		if c.name == "verdict" {
+			order = append(order, "mode")
+		}
 	}
 	t := list(queries...).Unit(count).
 		WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}}).
 		WithTransformation(organize(names, []string{"Time"}, order...)).
 		SortBy([]cog.Builder[common.TableSortByFieldState]{common.NewTableSortByFieldStateBuilder().DisplayName("started").Desc(true)})
 	for _, c := range columns {
-		t.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}})
+		t.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}, {Id: "custom.width", Value: c.width}})
 	}
 	inColor := dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}}
-	t.OverrideByName("run", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 260}, {Id: "links", Value: []map[string]any{{
+	t.OverrideByName("run", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 270}, {Id: "links", Value: []map[string]any{{
 		"title": "show this run alone", "url": "/d/" + herdPage + "?${__url_time_range}&var-mode=$__all&var-run=${__value.raw}"}}}})
-	t.OverrideByName("mode", []dashboard.DynamicConfigValue{inColor,
+	t.OverrideByName("mode", []dashboard.DynamicConfigValue{inColor, {Id: "custom.width", Value: 140},
 		{Id: "mappings", Value: []dashboard.ValueMapping{words(map[string][2]string{broken: {broken, red}, fixed: {fixed, green}, "load": {"load", green}})}}})
 	t.OverrideByName("calls per expiry", []dashboard.DynamicConfigValue{inColor, {Id: "decimals", Value: 1},
 		{Id: "color", Value: map[string]string{"mode": "thresholds"}},

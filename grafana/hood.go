@@ -17,10 +17,10 @@ func hood() *page {
 		bars(count, query(added(redisCommands.in(), "mode, command"), "{{mode}} {{command}}")))
 	p.panel(12, 8, "Commands per request", says("Redis commands of a run divided by its requests: the price of waiting, so far.",
 		"2: GET and SET.", "about 8 to 12: polling costs commands, and saves calls."),
-		lines(count, query(fmt.Sprintf("%s / (%s > 0)", now(redisCommands.in(), perRun), now(requests.in(), perRun)), modeAndRun)).Decimals(1))
+		lines(count, query(during(fmt.Sprintf("%s / (%s > 0)", now(redisCommands.in(), perRun), now(requests.in(), perRun)), perRun), modeAndRun)).Decimals(1))
 	p.panel(8, 8, "Pool connections", says("Connections of the Redis client's pool, used and idle.",
 		"as many as there are workers; used only for the blink of a command, so seldom seen.", "the same: a waiter that sleeps holds no connection."),
-		lines(count, query(now(poolUsage.in(), "mode, state"), "{{mode}} {{state}}")))
+		lines(count, query(during(now(poolUsage.in(), "mode, state"), perMode), "{{mode}} {{state}}")))
 	p.panel(8, 8, "Pool waits and timeouts", says("How often a command had to wait for a connection, and how often it got none in time, in each interval.",
 		"0: the pool has a connection for each worker.", "0, too. Anything else means that the pool is too small, and latencies tell more of the pool than of Redis."),
 		bars(count, query(added(poolWaits.in(), perMode), "{{mode}} waits"), query(added(poolTimeouts.in(), perMode), "{{mode}} timeouts")))
@@ -41,7 +41,7 @@ func hood() *page {
 	p.row("The backend")
 	p.panel(12, 8, "Backend queue", says("Calls that queue because the backend answers only so many at once, at each push.",
 		"up to workers minus capacity: 40 of 50.", "0: one caller never queues."),
-		lines(count, query(now(backendQueued.in(), perRun), modeAndRun)).Decimals(0))
+		lines(count, query(during(now(backendQueued.in(), perRun), perRun), modeAndRun)).Decimals(0))
 	p.panel(12, 8, "Backend call duration", says("p50 and p99 of a backend call, queueing included.",
 		"far above the backend's own latency: it is the queue.", "the backend's own latency, p50 and p99 alike."),
 		lines(seconds, query(quantile("0.5", backendDuration.in(), perMode), "{{mode}} p50"), query(quantile("0.99", backendDuration.in(), perMode), "{{mode}} p99")))
@@ -52,9 +52,9 @@ func hood() *page {
 	p.panel(6, 8, "Spans dropped", says("Spans that were lost, in each interval: with these, a waterfall would lie.", "0.", "0."),
 		bars(count, query(added(spans.in(label(telemetry.Result, "dropped")), perMode), "{{mode}} dropped")))
 	p.panel(6, 8, "Goroutines", says("Goroutines of each run's process.", "one for each worker, during a round.", "the same: a waiter is a goroutine that sleeps."),
-		lines(count, query(ofMode(now(goroutines.in(), run)), "{{"+run+"}}")).Decimals(0))
+		lines(count, query(during(now(goroutines.in(), run), run), "{{"+run+"}}")).Decimals(0))
 	p.panel(6, 8, "Memory", says("Memory that the Go runtime uses, for each run's process.", "flat.", "flat."),
-		lines(memory, query(ofMode(now(goMemory.in(), run)), "{{"+run+"}}")))
+		lines(memory, query(during(now(goMemory.in(), run), run), "{{"+run+"}}")))
 	p.panel(24, 6, "Allocations", says("Bytes allocated in each interval, for each run's process.", "a burst at each expiry.", "spread over the time of waiting: spans and replies of the polls."),
 		bars(memory, query(ofMode(added(goAllocs.in(), run)), "{{"+run+"}}")))
 	return p

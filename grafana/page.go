@@ -7,7 +7,6 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 	"github.com/grafana/grafana-foundation-sdk/go/text"
 )
 
@@ -23,7 +22,7 @@ const (
 // classic is a dashboard in the schema that every Grafana reads.
 type classic = dashboard.Dashboard
 
-// page is a dashboard that is being put together: variables, annotations and links are the same on all.
+// page is a dashboard that is being put together: variables and links are the same on all.
 type page struct {
 	*dashboard.DashboardBuilder
 	ids uint32 // given so far
@@ -39,9 +38,7 @@ func newPage(uid, title, description string) *page {
 			variable("mode", fmt.Sprintf("label_values(%s, mode)", runActive.stored()), dashboard.VariableSortAlphabeticalAsc),
 			// newest first within a mode, as the id goes on with the time
 			variable("run", fmt.Sprintf(`label_values(%s{mode=~"$mode"}, %s)`, runActive.stored(), run), dashboard.VariableSortAlphabeticalDesc),
-		}).
-		Annotation(runs("broken runs", red, inMode(broken))).
-		Annotation(runs("other runs", green, `mode!="`+broken+`"`))
+		})
 	return p
 }
 
@@ -54,16 +51,6 @@ func variable(name, query string, sort dashboard.VariableSort) *dashboard.QueryV
 		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(sort).
 		Multi(true).IncludeAll(true).AllValue(".*"). // a run that began since the page looked is in All, too
 		Current(dashboard.VariableOption{Selected: cog.ToPtr(true), Text: all("All"), Value: all("$__all")})
-}
-
-// runs marks each run from its start to its end. Grafana joins the seconds in which run.active is 1 to one region,
-// with a line at either end.
-func runs(name, color, mode string) *dashboard.AnnotationQueryBuilder {
-	expr := fmt.Sprintf("max by (%s) (%s)", perRun, runActive.in(mode))
-	return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(sourceOf("prometheus")).Enable(true).IconColor(color).
-		Expr(expr).Step("1s").TitleFormat("run {{" + run + "}}").TextFormat("from start to end").TagKeys("mode").
-		// newer releases read the target, older ones the fields above
-		Target(prometheus.NewDataqueryBuilder().RefId("Anno").Expr(expr).Interval("1s").Range())
 }
 
 // linkTo adds a link to the other page, which keeps the time and the chosen runs.

@@ -34,7 +34,7 @@ const (
 	millis  = "ms"
 	share   = "percentunit"
 	memory  = "bytes"
-	date    = "dateTimeAsIso"
+	clock   = "time:HH:mm:ss"
 )
 
 // nothing is what a panel says without data; the text panel at the top says what to run.
@@ -71,7 +71,7 @@ func bars(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.Pane
 		Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 }
 
-// lines show a value over time; they join points that are a push apart, and end with the run.
+// lines show a value over time; they join points that are a few pushes apart.
 func lines(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
 	const gap = 5000.0 // ms
 	return graph(unit, queries...).FillOpacity(10).LineWidth(2).
@@ -79,15 +79,35 @@ func lines(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.Pan
 		SpanNulls(common.BoolOrFloat64{Float64: cog.ToPtr(gap)})
 }
 
+// graph is a time series, behind which the time of each run is shaded.
 func graph(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
-	p := timeseries.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).Min(0).NoValue(nothing).
+	all := append(targets(queries...), query(band(), "{{mode}} runs").RefId(bandID))
+	p := timeseries.NewPanelBuilder().Targets(all).Unit(unit).Min(0).NoValue(nothing).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
 		ColorScheme(always(green))
+	if unit == count {
+		p.AxisSoftMax(1) // nothing but zeros would else draw an axis up to 100
+	}
 	for _, o := range modeColors() {
 		p.OverrideByRegexp(o.names, o.properties)
 	}
-	return p
+	return p.OverrideByQuery(bandID, bandLook())
+}
+
+// bandID is the letter of the query that shades the runs.
+const bandID = "Runs"
+
+// bandLook makes of a series that is 0 or 1 a shade behind the others, from the bottom to the top. Like a bar, it
+// stands before its point in time.
+func bandLook() []dashboard.DynamicConfigValue {
+	return []dashboard.DynamicConfigValue{
+		{Id: "unit", Value: count}, {Id: "min", Value: 0}, {Id: "max", Value: 1}, {Id: "custom.axisPlacement", Value: common.AxisPlacementHidden},
+		{Id: "custom.drawStyle", Value: common.GraphDrawStyleLine}, {Id: "custom.lineInterpolation", Value: common.LineInterpolationStepBefore},
+		{Id: "custom.lineWidth", Value: 0}, {Id: "custom.fillOpacity", Value: 10}, {Id: "custom.showPoints", Value: common.VisibilityModeNever},
+		{Id: "custom.spanNulls", Value: false}, {Id: "custom.stacking", Value: map[string]string{"mode": string(common.StackingModeNone)}},
+		{Id: "custom.hideFrom", Value: map[string]bool{"legend": true, "tooltip": true, "viz": false}},
+	}
 }
 
 // number shows one large value for each query.

@@ -38,6 +38,31 @@ func ofMode(values string) string {
 	return fmt.Sprintf("%s and on (%s) %s", values, run, latest(runActive.in(), ""))
 }
 
+// running is 1 for each interval of a graph in which a run was active, or had been just before it: the last push, which
+// counts what was done to the very end, says that the run is over.
+func running(by string) string {
+	return fmt.Sprintf("max by (%[1]s) (max_over_time(%[2]s[$__interval]) > 0 or last_over_time(%[2]s[%[3]s] offset $__interval) > 0)",
+		by, runActive.in(), patience)
+}
+
+// patience is for how long a run that has fallen silent is taken to go on: it was killed, or a push is late.
+const patience = "5s"
+
+// band is [running] by mode, and 0 where no run of a mode goes that has one in the chosen time.
+func band() string {
+	return fmt.Sprintf("%s or 0 * max by (%s) (max_over_time(%s[$__range] @ end()))", running(perMode), perMode, runActive.in())
+}
+
+// during keeps the values that a run, or a mode, has while it is active. A value so far would else go on after the end.
+func during(values, by string) string {
+	return fmt.Sprintf("(%s) and on (%s) %s", values, by, running(by))
+}
+
+// ended keeps the values of runs that are over: what is only known at the end.
+func ended(values string) string {
+	return fmt.Sprintf("(%s and on (%s) (%s == 0))", values, perRun, last(runActive.in()))
+}
+
 // total is the last value of a run's counter, up to an hour ago: what the run printed. Never increase(), which
 // extrapolates.
 func total(series string) string {
@@ -49,7 +74,7 @@ func last(series string) string {
 	return fmt.Sprintf("max by (%s) (last_over_time(%s[%s]))", perRun, series, lookBack)
 }
 
-// now is a gauge over time. Unlike the bare series it ends with the run, not five minutes later.
+// now is a gauge over time. It bridges a push that is late; see [during].
 func now(series, by string) string {
 	return fmt.Sprintf("sum by (%s) (last_over_time(%s[$__rate_interval]))", by, series)
 }
@@ -59,10 +84,15 @@ func most(series, by string) string {
 	return fmt.Sprintf("max by (%s) (max_over_time(%s[$__interval]))", by, series)
 }
 
-// quantile is an estimate from a histogram's buckets, over time. Extrapolation does not hurt here: it is the same for
-// all buckets of a series.
+// quantile is an estimate from the buckets of what was added in each interval; nothing where nothing was.
 func quantile(q, buckets, by string) string {
-	return fmt.Sprintf("histogram_quantile(%s, sum by (%s, le) (rate(%s[$__rate_interval])))", q, by, buckets)
+	return fmt.Sprintf("histogram_quantile(%s, %s) >= 0", q, added(buckets, by+", le"))
+}
+
+// exactQuantiles are the ledger's own of each run, drawn over the run's time once it has ended.
+func exactQuantiles(quantiles string) string {
+	exact := fmt.Sprintf("max by (%s, quantile) (last_over_time(%s[$__range] @ end()) > 0)", perRun, runLatency.in(`quantile=~"`+quantiles+`"`))
+	return fmt.Sprintf("max by (mode, quantile) (%s)", during(exact, perRun))
 }
 
 // started is when a run pushed for the first time, in seconds since 1970: the first sample of run.active in the last
@@ -87,7 +117,7 @@ func perExpiry(labels ...string) string {
 // p99 is the ledger's own once the run has ended, until then an estimate.
 func p99(labels ...string) string {
 	return fmt.Sprintf("%s or histogram_quantile(0.99, sum by (%s, le) (last_over_time(%s[%s])))",
-		last(runLatency.in(append(labels, label("quantile", "p99"))...)), perRun, requestDuration.in(labels...), lookBack)
+		ended(last(runLatency.in(append(labels, label("quantile", "p99"))...))), perRun, requestDuration.in(labels...), lookBack)
 }
 
 // The state of a run, as a number for the table's words.
@@ -100,5 +130,5 @@ const (
 
 func state() string {
 	return fmt.Sprintf("%s or %d * (max by (%s) (last_over_time(%s[10s])) == 1) or %d * (%s == 1)",
-		last(runVerdict.in()), stillGoing, perRun, runActive.in(), cutOff, last(runActive.in()))
+		ended(last(runVerdict.in())), stillGoing, perRun, runActive.in(), cutOff, last(runActive.in()))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -258,10 +259,14 @@ func poolViews() []sdkmetric.View {
 	return []sdkmetric.View{view(metricPoolCreateTime), view(MetricPoolUseTime)}
 }
 
-// Buckets for durations in seconds: from 0.5 ms, a command, to 10 s, the lock's TTL, and finer around a fill.
+// Buckets for durations in seconds: from 0.5 ms, a command, to 10 s, the lock's TTL. From 0.2 to 2 s, where a fill and
+// the queue of a herd are, each is less than 5 % above the one before, and so is the error of a quantile.
 func Buckets() []float64 {
-	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5,
-		0.75, 1, 1.5, 2.5, 5, 10}
+	all := []float64{0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, 0.175}
+	for bound := 0.2 / 1.045; bound < 2; bound *= 1.045 {
+		all = append(all, math.Round(bound*1000)/1000)
+	}
+	return append(all, 2, 2.5, 3, 4, 5, 7.5, 10)
 }
 
 // Push sends the metrics as they are now: the zeros before the first round. A receiver that does not take them is
