@@ -7,8 +7,8 @@ BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=$(CURDIR)/.ci/tools/go.mod staticcheck
 
 # Every folder with a go.mod, the program's first; "each" runs a command in some of them. The page's tests need a browser.
-MODULES := . grafana deploy app/report/browser
-TESTED = $(if $(shell command -v chromium 2>/dev/null),$(MODULES),$(filter-out app/report/browser,$(MODULES)))
+MODULES := . grafana deploy app/page/browser
+TESTED = $(if $(shell command -v chromium 2>/dev/null),$(MODULES),$(filter-out app/page/browser,$(MODULES)))
 define newline
 
 
