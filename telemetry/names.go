@@ -21,18 +21,27 @@ const (
 	SpanWait        = "wait for fill"
 )
 
+// Labels are the attributes that every metric of a mode of a run has.
+type Labels struct{ Mode, Scenario string }
+
+// Set returns the labels with more attributes.
+func (l Labels) Set(more ...attribute.KeyValue) attribute.Set {
+	return attribute.NewSet(append(more, Mode.String(l.Mode), Scenario.String(l.Scenario))...)
+}
+
 // RoundSpan is the name of a round's root span.
 func RoundSpan(mode string) string { return SpanRound + " " + mode }
 
 // Attributes of spans.
 const (
-	Mode    = attribute.Key("mode")    // also of every metric
-	Run     = attribute.Key("run")     // the run's id
-	Round   = attribute.Key("round")   // from 1
-	Slice   = attribute.Key("slice")   // of the round's workers, from 0
-	Workers = attribute.Key("workers") // of the round, in all slices
-	Number  = attribute.Key("number")  // of the worker, from 1
-	Outcome = attribute.Key("outcome") // also of metrics
+	Mode     = attribute.Key("mode")     // also of every metric
+	Scenario = attribute.Key("scenario") // likewise
+	Run      = attribute.Key("run")      // the run's id
+	Round    = attribute.Key("round")    // from 1
+	Slice    = attribute.Key("slice")    // of the round's workers, from 0
+	Workers  = attribute.Key("workers")  // of the round, in all slices
+	Number   = attribute.Key("number")   // of the worker, from 1
+	Outcome  = attribute.Key("outcome")  // also of metrics
 
 	// At the end of a round, on its root spans.
 	BackendCalls = attribute.Key("backend_calls")

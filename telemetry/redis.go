@@ -18,14 +18,14 @@ import (
 // InstrumentRedis makes each command of the client that is part of the lab's story exactly one span: redisotel's,
 // renamed, with today's attribute names added. Dials, handshakes and other commands are left out. It also
 // counts the commands, and reports the pool.
-func (t *Telemetry) InstrumentRedis(client *redis.Client, mode string) error {
+func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels) error {
 	commands, err := t.CommandCounter()
 	if err != nil {
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
 	h := &commandHook{commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
 	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel} {
-		h.counted[name] = metric.WithAttributeSet(attribute.NewSet(Mode.String(mode), Command.String(name)))
+		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}
 	if t.tracer != nil {
@@ -46,7 +46,7 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, mode string) error {
 		return nil
 	}
 	if err := redisotel.InstrumentMetrics(client, redisotel.WithMeterProvider(t.MeterProvider),
-		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(Mode.String(mode)), redisotel.WithPoolName("workers")); err != nil {
+		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(Mode.String(labels.Mode), Scenario.String(labels.Scenario)), redisotel.WithPoolName("workers")); err != nil {
 		return fmt.Errorf("report the Redis client's pool: %w", err)
 	}
 	return nil

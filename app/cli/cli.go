@@ -114,7 +114,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	const strategies, more = "strategies", "more"
 	root.AddGroup(&cobra.Group{ID: strategies, Title: "The strategies, each under the same herd:"}, &cobra.Group{ID: more, Title: "More:"})
 	for _, mode := range p.Modes {
-		command := newRunCommand(p, usual(), mode.Name, mode.Short, mode.Long, lab.Plan{Mode: mode})
+		command := newRunCommand(p, usual(), mode.Name, mode.Short, mode.Long, lab.Plan{Mode: mode, Scenario: modes.Rounds})
 		command.GroupID = strategies
 		root.AddCommand(command)
 	}

@@ -315,7 +315,7 @@ func TestAnInterruptedRunReleasesTheLockAndTellsWhatThereIs(t *testing.T) {
 	if r.Verdict.OK || r.Error == "" || !strings.Contains(r.Verdict.Text, "of 5 rounds") {
 		t.Errorf("verdict %+v, error %q", r.Verdict, r.Error)
 	}
-	for _, want := range []string{"summary of fixed-", "ended early: ", "context canceled"} {
+	for _, want := range []string{"summary of rounds-", ", fixed\n", "ended early: ", "context canceled"} {
 		if !strings.Contains(out.stderr, want) {
 			t.Errorf("no %q in:\n%s", want, out.stderr)
 		}

@@ -45,8 +45,7 @@ nothing worse. See app/drill/README.md for what to look at.`,
 
 // drillPlan is the fix with the faults of a drill, and the drill's own verdict.
 func drillPlan(fixed modes.Mode, d drill.Drill) lab.Plan {
-	fixed.Name = "drill-" + d.Name
-	return lab.Plan{Mode: fixed, Drill: &d}
+	return lab.Plan{Mode: fixed, Scenario: modes.Drill(d.Name), Drill: &d}
 }
 
 // drillLines is a line for each drill.

@@ -215,7 +215,7 @@ func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
 	want := map[string]int{
 		"cachelab.gets hit": r.Gets.Hit, "cachelab.gets miss": r.Gets.Miss,
 		"cachelab.lock.attempts acquired": r.Lock.Acquired, "cachelab.lock.attempts held": r.Lock.Held,
-		"cachelab.backend.calls ok": r.BackendCalls, "cachelab.expiries": r.Expiries, "cachelab.rounds": r.Rounds,
+		"cachelab.backend.calls": r.BackendCalls, "cachelab.backend.answers ok": r.BackendCalls, "cachelab.expiries": r.Expiries, "cachelab.rounds": r.Rounds,
 		"cachelab.requests hit": r.Outcomes["hit"], "cachelab.requests waited": r.Outcomes["waited"], "cachelab.requests filled": r.Outcomes["filled"],
 		"cachelab.redis.commands GET": r.Gets.Hit + r.Gets.Miss, "cachelab.redis.commands DEL": r.Lock.Acquired,
 		"cachelab.spans exported": r.Spans.Exported, "cachelab.spans dropped": 0, "cachelab.workers": 20,

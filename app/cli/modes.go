@@ -20,9 +20,8 @@ const theSeed = "broken,fixed"
 // newLoadCommand is "load": the fix, with a larger herd.
 func newLoadCommand(p Process) *cobra.Command {
 	mode, err := p.Modes.Find(theFix)
-	mode.Name = "load"
 	command := newRunCommand(p, large(), "load", "fixed with 500 workers and 10 rounds, without a line for each step",
-		`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Plan{Mode: mode})
+		`The same as fixed, larger and quieter: the number of backend calls does not grow with the herd.`, lab.Plan{Mode: mode, Scenario: modes.Load})
 	command.PreRunE = func(*cobra.Command, []string) error { return err }
 	return command
 }
@@ -45,7 +44,7 @@ many times less they are than those of the first.`,
 			}
 			var plans []lab.Plan
 			for _, mode := range chosen {
-				plans = append(plans, lab.Plan{Mode: mode})
+				plans = append(plans, lab.Plan{Mode: mode, Scenario: modes.Rounds})
 			}
 			return runPlans(c.Context(), p, s, c.CommandPath(), plans)
 		},

@@ -184,7 +184,7 @@ func TestTheReportOfAnInterruptedRun(t *testing.T) {
 func TestARunEndsWithAWaterfall(t *testing.T) {
 	out := run(t.Context(), t, nil, "fixed", "--redis", "embedded", "--telemetry", "off", "--workers", "5", "--rounds", "1", "--backend-latency", "50ms")
 	equal(t, "exit code", out.code, cli.ExitOK)
-	if !regexp.MustCompile(`(?s)round 1/1: .*\nround 1 of fixed: .*\n  w\d\d ★ +▇+ .*filled .*\n  w\d\d +[─•]+ .*waited .*\nsummary of fixed-`).MatchString(out.stdout) {
+	if !regexp.MustCompile(`(?s)round 1/1: .*\nround 1 of fixed: .*\n  w\d\d ★ +▇+ .*filled .*\n  w\d\d +[─•]+ .*waited .*\nsummary of rounds-\d+-\d+-\w+, fixed\n`).MatchString(out.stdout) {
 		t.Errorf("printed:\n%s", out.stdout)
 	}
 }

@@ -32,7 +32,7 @@ func newVerifyCommand(p Process) *cobra.Command {
 each fact: the app's count, Redis's own, Jaeger's, Prometheus's, and whether they are equal. A row is "shared" when
 another client used the Redis, and "not available" when Redis does not tell.
 Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a row differs.`,
-		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run broken-20260101-120000-abcd",
+		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run rounds-20260101-120000-abcd",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.resolve(p.LookupEnv); err != nil {

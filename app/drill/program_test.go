@@ -114,7 +114,8 @@ func do(t *testing.T, redis, name string, args ...string) drilled {
 	equal(t, "exit code", out.code, cli.ExitOK)
 	equal(t, "verdict ok", d.Verdict.OK, true)
 	equal(t, "drill", d.Drill, name)
-	equal(t, "mode", d.Mode, "drill-"+name)
+	equal(t, "mode", d.Mode, "fixed")
+	equal(t, "scenario", d.Scenario, modes.Drill(name))
 	if t.Failed() {
 		t.Logf("verdict: %s", d.Verdict.Text)
 	}
@@ -160,6 +161,7 @@ func (d drilled) checkMetrics(t *testing.T, receiver *otlptest.Receiver, command
 					got[m.Name+label(p, "result")+label(p, "command")+label(p, "outcome")] += int(p.GetAsInt())
 					if strings.HasPrefix(m.Name, "cachelab.") {
 						equal(t, "mode of "+m.Name, label(p, "mode"), " "+d.Mode)
+						equal(t, "scenario of "+m.Name, label(p, "scenario"), " "+string(d.Scenario))
 					}
 				}
 				for _, p := range m.GetHistogram().GetDataPoints() {
@@ -169,8 +171,9 @@ func (d drilled) checkMetrics(t *testing.T, receiver *otlptest.Receiver, command
 		}
 	}
 	want := map[string]int{
-		"cachelab.backend.calls ok": d.BackendCalls - d.BackendErrors, "cachelab.backend.calls error": d.BackendErrors,
-		"cachelab.backend.duration": d.BackendCalls, "cachelab.requests error": d.Outcomes["error"],
+		"cachelab.backend.calls":      d.BackendCalls,
+		"cachelab.backend.answers ok": d.BackendCalls - d.BackendErrors,
+		"cachelab.backend.duration":   d.BackendCalls, "cachelab.requests error": d.Outcomes["error"],
 		"cachelab.lock.releases lost": d.Lock.Lost, "cachelab.lock.attempts acquired": d.Lock.Acquired,
 		"cachelab.expiries": d.Expiries, "cachelab.rounds": d.Rounds,
 	}
@@ -180,6 +183,7 @@ func (d drilled) checkMetrics(t *testing.T, receiver *otlptest.Receiver, command
 	for name, n := range want {
 		equal(t, name, got[name], n)
 	}
+	equal(t, "answers error or unknown", got["cachelab.backend.answers error"]+got["cachelab.backend.answers unknown"], d.BackendErrors)
 }
 
 func label(p *metricspb.NumberDataPoint, key string) string {

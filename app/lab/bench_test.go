@@ -74,6 +74,7 @@ func BenchmarkGet(b *testing.B) {
 // BenchmarkTelemetry is a Get that hits, on a real Redis: bare, with redisotel alone, and with everything, which is
 // the worker's and the command's span, the attributes, and the metrics of a worker.
 func BenchmarkTelemetry(b *testing.B) {
+	labels := telemetry.Labels{Mode: "fixed", Scenario: "rounds"}
 	hit := func(b *testing.B, instrument func(*redis.Client) error, wrap func(cache.Store) (cache.Store, herd.Observer)) {
 		redisstore.DiscardClientLog()
 		r, err := redisstore.OpenAt(b.Context(), redistest.Start(b).Addr(), redisstore.Options{Workers: 1, Name: "cachelab-bench", Instrument: instrument})
@@ -120,8 +121,8 @@ func BenchmarkTelemetry(b *testing.B) {
 	})
 	b.Run("everything", func(b *testing.B) {
 		t := start(b)
-		hit(b, func(c *redis.Client) error { return t.InstrumentRedis(c, "fixed") }, func(s cache.Store) (cache.Store, herd.Observer) {
-			bridge, err := observe.New(t, "fixed", "bench", backend.New(backend.Config{}))
+		hit(b, func(c *redis.Client) error { return t.InstrumentRedis(c, labels) }, func(s cache.Store) (cache.Store, herd.Observer) {
+			bridge, err := observe.New(t, labels, "bench", backend.New(backend.Config{}))
 			if err != nil {
 				b.Fatal(err)
 			}

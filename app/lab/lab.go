@@ -100,16 +100,17 @@ func (l *Lab) Close() error {
 
 // Plan says what a run does.
 type Plan struct {
-	Mode  modes.Mode
-	Drill *drill.Drill // what is made to fail, and who judges; nil for none
+	Mode     modes.Mode
+	Scenario modes.Scenario
+	Drill    *drill.Drill // what is made to fail, and who judges; nil for none
 }
 
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
 // A run with a bad verdict is no error.
 func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
-	r := &run{Lab: l, mode: plan.Mode, drill: plan.Drill, started: time.Now(),
+	r := &run{Lab: l, mode: plan.Mode, scenario: plan.Scenario, drill: plan.Drill, started: time.Now(),
 		plan: fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)}
-	r.id = newRunID(plan.Mode.Name, r.started)
+	r.id = newRunID(plan.Scenario, r.started)
 	if plan.Drill != nil {
 		r.facts.Drill = plan.Drill.Name
 		if plan.Drill.OwnsRedis && l.server == nil {
@@ -121,7 +122,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 	l.terminal.Notice(r.settings())
 
 	ledger, err := r.do(ctx)
-	r.facts.ID, r.facts.Mode, r.facts.Redis = r.id, r.mode.Name, l.redisName()
+	r.facts.ID, r.facts.Mode, r.facts.Scenario, r.facts.Redis = r.id, r.mode.Name, r.scenario, l.redisName()
 	r.facts.Started, r.facts.Duration = r.started, time.Since(r.started)
 	r.facts.Err = err
 	result := report.NewRun(ledger, r.facts)
@@ -139,11 +140,12 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 // run is one run on its way.
 type run struct {
 	*Lab
-	mode    modes.Mode
-	drill   *drill.Drill // nil for none
-	id      string
-	started time.Time
-	plan    string // who asks, and how often
+	mode     modes.Mode
+	scenario modes.Scenario
+	drill    *drill.Drill // nil for none
+	id       string
+	started  time.Time
+	plan     string // who asks, and how often
 
 	facts       report.Facts
 	undelivered error // what telemetry could not deliver
@@ -170,7 +172,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 		r.facts.Spans = observed.Spans()
 	}()
 
-	redis, err := r.openRedis(ctx, r.id, func(client *redis.Client) error { return observed.InstrumentRedis(client, r.mode.Name) })
+	redis, err := r.openRedis(ctx, r.id, func(client *redis.Client) error { return observed.InstrumentRedis(client, r.labels()) })
 	if err != nil {
 		return ledger, err
 	}
@@ -253,7 +255,7 @@ func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service,
 	config.TTL = r.config.TTL
 	config.OnCall = func(ctx context.Context, c backend.Call) { bridge.DescribeCall(ctx, c) }
 	service = backend.New(config)
-	bridge, err = observe.New(t, r.mode.Name, r.id, service)
+	bridge, err = observe.New(t, r.labels(), r.id, service)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -319,11 +321,26 @@ func (l *Lab) redisName() string {
 	return l.config.Redis.String()
 }
 
+func (r *run) labels() telemetry.Labels {
+	return telemetry.Labels{Mode: r.mode.Name, Scenario: string(r.scenario)}
+}
+
+// title is the mode, and the scenario where it is not the usual one.
+func (r *run) title() string {
+	switch {
+	case r.scenario == modes.Rounds:
+		return r.mode.Name
+	case r.mode.Name == "": // live tells its modes in its plan
+		return string(r.scenario)
+	}
+	return fmt.Sprintf("%s (%s)", r.scenario, r.mode.Name)
+}
+
 // settings are the lines that a run starts with.
 func (r *run) settings() string {
 	c := r.config
 	b := c.Backend
-	text := fmt.Sprintf("%s: %s on %q, TTL %v", r.mode.Name, r.plan, c.Key, c.TTL)
+	text := fmt.Sprintf("%s: %s on %q, TTL %v", r.title(), r.plan, c.Key, c.TTL)
 	if c.TTLJitter > 0 {
 		text += fmt.Sprintf(" +-%.4g%%", c.TTLJitter*100)
 	}
@@ -340,7 +357,7 @@ func (r *run) settings() string {
 	return text + fmt.Sprintf("; redis %s; run %s", r.redisName(), r.id)
 }
 
-// newRunID names a run so that it can be told from others, and be read: mode, time, and 4 random characters.
-func newRunID(name string, started time.Time) string {
-	return fmt.Sprintf("%s-%s-%s", name, started.UTC().Format("20060102-150405"), strings.ToLower(rand.Text()[:4]))
+// newRunID names a run so that it can be told from others, and be read: scenario, time, and 4 random characters.
+func newRunID(scenario modes.Scenario, started time.Time) string {
+	return fmt.Sprintf("%s-%s-%s", scenario, started.UTC().Format("20060102-150405"), strings.ToLower(rand.Text()[:4]))
 }

@@ -33,11 +33,11 @@ type Live struct {
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
 // without a single request is left out.
 func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error) {
-	about := &run{Lab: l, mode: modes.Mode{Name: "live"}, started: time.Now(), plan: plan.String(l.config.Workers)}
+	about := &run{Lab: l, scenario: modes.Live, started: time.Now(), plan: plan.String(l.config.Workers)}
 	for _, mode := range plan.Modes {
 		about.mode.Locks = about.mode.Locks || mode.Locks
 	}
-	about.id = newRunID(about.mode.Name, about.started)
+	about.id = newRunID(modes.Live, about.started)
 	l.terminal.Notice(about.settings())
 
 	shares, err := about.live(ctx, plan)
@@ -102,12 +102,12 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 	}()
 
 	for _, mode := range plan.Modes {
-		s := &share{run: &run{Lab: r.Lab, mode: mode, id: r.id}}
+		s := &share{run: &run{Lab: r.Lab, mode: mode, scenario: modes.Live, id: r.id}}
 		if s.telemetry, err = observed.Branch(ctx); err != nil {
 			return nil, err
 		}
 		branches = append(branches, s.telemetry)
-		instrument := func(client *redis.Client) error { return s.telemetry.InstrumentRedis(client, mode.Name) }
+		instrument := func(client *redis.Client) error { return s.telemetry.InstrumentRedis(client, s.labels()) }
 		if s.redis, err = r.openRedis(ctx, r.id, instrument); err != nil {
 			return nil, err
 		}
@@ -204,7 +204,7 @@ func (s *share) finish() {
 	if s.ledger.Requests > 0 {
 		s.bridge.Finish(s.ledger, s.facts.Verdict)
 	}
-	s.facts.ID, s.facts.Mode, s.facts.Redis = s.id, s.mode.Name, s.redisName()
+	s.facts.ID, s.facts.Mode, s.facts.Scenario, s.facts.Redis = s.id, s.mode.Name, s.scenario, s.redisName()
 	s.facts.BackendPeak = stats.Peak
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = s.bridge.TraceIDs()

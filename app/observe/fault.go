@@ -47,5 +47,5 @@ func (b *Bridge) Reported(ctx context.Context, s Step) {
 		b.metrics.answered(ctx, s.Ended.Sub(s.Began), result)
 		return
 	}
-	b.metrics.commands.Add(ctx, 1, metric.WithAttributes(telemetry.Mode.String(b.mode), telemetry.Command.String(s.Span)))
+	b.metrics.commands.Add(ctx, 1, metric.WithAttributeSet(b.labels.Set(telemetry.Command.String(s.Span))))
 }

@@ -39,7 +39,7 @@ type instruments struct {
 
 	active, verdict, workers metric.Int64Gauge
 	latency                  metric.Float64Gauge
-	modeName                 string
+	labels                   telemetry.Labels
 }
 
 // step is the series of a step, and how to find its count in a request's.
@@ -67,10 +67,10 @@ const (
 	resultExported, resultDropped = "exported", "dropped"
 )
 
-func newInstruments(t *telemetry.Telemetry, mode string, service Backend) (*instruments, error) {
+func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Backend) (*instruments, error) {
 	meter := t.MeterProvider.Meter(telemetry.Service)
 	m := &instruments{
-		modeName: mode,
+		labels:   labels,
 		answers:  map[string]series{},
 		requests: map[cache.Outcome]series{},
 		outcome:  map[cache.Outcome]metric.MeasurementOption{},
@@ -79,7 +79,7 @@ func newInstruments(t *telemetry.Telemetry, mode string, service Backend) (*inst
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
 	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(more, telemetry.Mode.String(mode))...))
+		return metric.WithAttributeSet(labels.Set(more...))
 	}
 	// new makes a series and reports it as 0: the first increment must not be the first sample.
 	newSeries := func(name, description, unit string, more ...attribute.KeyValue) series {
@@ -252,6 +252,6 @@ func (b *Bridge) Finish(l herd.Ledger, v herd.Verdict) {
 	for quantile, d := range map[string]time.Duration{
 		"p50": l.Latency.P50, "p95": l.Latency.P95, "p99": l.Latency.P99, "max": l.Latency.Max,
 	} {
-		m.latency.Record(ctx, d.Seconds(), metric.WithAttributes(telemetry.Mode.String(m.modeName), telemetry.Quantile.String(quantile)))
+		m.latency.Record(ctx, d.Seconds(), metric.WithAttributeSet(m.labels.Set(telemetry.Quantile.String(quantile))))
 	}
 }

@@ -29,7 +29,7 @@ type Bridge struct {
 
 	tracer  trace.Tracer
 	metrics *instruments
-	mode    string
+	labels  telemetry.Labels
 	run     string
 
 	mu       sync.Mutex // guards all below
@@ -39,15 +39,15 @@ type Bridge struct {
 }
 
 // New returns a bridge to t for a run on a backend.
-func New(t *telemetry.Telemetry, mode, run string, service Backend) (*Bridge, error) {
-	m, err := newInstruments(t, mode, service)
+func New(t *telemetry.Telemetry, labels telemetry.Labels, run string, service Backend) (*Bridge, error) {
+	m, err := newInstruments(t, labels, service)
 	if err != nil {
 		return nil, err
 	}
 	return &Bridge{
 		tracer:  t.TracerProvider.Tracer(telemetry.Service),
 		metrics: m,
-		mode:    mode,
+		labels:  labels,
 		run:     run,
 		waiters: map[string]int{},
 	}, nil
@@ -108,12 +108,12 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 	var ids []string
 	for slice := range (round.Workers + sliceSize - 1) / sliceSize {
 		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
-			telemetry.Mode.String(b.mode), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
+			telemetry.Mode.String(b.labels.Mode), telemetry.Scenario.String(b.labels.Scenario), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
 			telemetry.Slice.Int(slice), telemetry.Workers.Int(round.Workers))}
 		if slice > 0 && roots[0].SpanContext().IsSampled() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: roots[0].SpanContext()}))
 		}
-		_, root := b.tracer.Start(ctx, telemetry.RoundSpan(b.mode), options...)
+		_, root := b.tracer.Start(ctx, telemetry.RoundSpan(b.labels.Mode), options...)
 		roots = append(roots, root)
 		if root.SpanContext().IsSampled() {
 			ids = append(ids, root.SpanContext().TraceID().String())
@@ -135,7 +135,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	if roots, ok := ctx.Value(rootsKey{}).([]trace.Span); ok {
 		ctx = trace.ContextWithSpan(ctx, roots[(worker.Number-1)/sliceSize])
 	}
-	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.mode),
+	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.labels.Mode),
 		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
 	ctx = o.metrics.request(ctx)
 	return ctx, func(r herd.Response) {

@@ -5,22 +5,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"cachelab/app/cache"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/telemetry"
 )
 
 // Run is everything that is told of one run. Its JSON is part of the contract: see the README.
 type Run struct {
-	ID      string `json:"run"`
-	Mode    string `json:"mode"`
-	Drill   string `json:"drill,omitempty"`
-	Redis   string `json:"redis"`
-	Workers int    `json:"workers"`
+	ID       string         `json:"run"`
+	Mode     string         `json:"mode"`
+	Scenario modes.Scenario `json:"scenario"`
+	Drill    string         `json:"drill,omitempty"`
+	Redis    string         `json:"redis"`
+	Workers  int            `json:"workers"`
 
 	Rounds   int  `json:"rounds"` // that took place
 	Requests int  `json:"requests"`
@@ -105,6 +106,7 @@ func (c *RedisCommands) Add(more redisstore.Commands, standing redisstore.Standi
 // Facts are what is told of a run beside its ledger.
 type Facts struct {
 	ID, Mode, Redis string
+	Scenario        modes.Scenario
 	Drill           string // its name, "" for none
 	BackendPeak     int
 	RedisCommands   RedisCommands
@@ -120,7 +122,7 @@ type Facts struct {
 // NewRun puts the ledger and the facts together.
 func NewRun(l herd.Ledger, f Facts) Run {
 	r := Run{
-		ID: f.ID, Mode: f.Mode, Drill: f.Drill, Redis: f.Redis,
+		ID: f.ID, Mode: f.Mode, Scenario: f.Scenario, Drill: f.Drill, Redis: f.Redis,
 		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests,
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{
@@ -159,7 +161,7 @@ func NewRun(l herd.Ledger, f Facts) Run {
 }
 
 // live reports whether this is one mode of a live run.
-func (r Run) live() bool { return strings.HasPrefix(r.ID, "live-") }
+func (r Run) live() bool { return r.Scenario == modes.Live }
 
 func milliseconds(q herd.Quantiles) Milliseconds {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -80,11 +80,7 @@ func (t *Terminal) println(text string) { fmt.Fprintln(t.out, text) }
 // Summary prints what a run came to. The first error of a request, if there was one, is an example.
 func (t *Terminal) Summary(r Run, firstError error) {
 	t.println("")
-	title := "summary of " + r.ID
-	if r.live() { // it has a summary for each mode
-		title += ", " + r.Mode
-	}
-	t.println(bold.Render(title))
+	t.println(bold.Render("summary of "+r.ID+", ") + t.color(r.Mode).Bold(true).Render(r.Mode))
 	for _, row := range summaryRows(r) {
 		t.println(fmt.Sprintf("  %-16s %s", row.name, row.value))
 	}

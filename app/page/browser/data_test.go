@@ -118,7 +118,7 @@ func TestOnPaperItIsLightAndFits(t *testing.T) {
 		Wide, Hints    int
 	}
 	got := evaluate[paper](ctx, t, `(() => ({
-	  Ground: getComputedStyle(document.body).backgroundColor, Accent: ` + accent + `,
+	  Ground: getComputedStyle(document.body).backgroundColor, Accent: `+accent+`,
 	  Wide: document.scrollingElement.scrollWidth, Hints: [...document.querySelectorAll(".by-hand, .detail, summary")].filter(e => e.checkVisibility()).length,
 	}))()`)
 	if want := (paper{"rgb(255, 255, 255)", light, 700, 0}); got != want {
