@@ -41,7 +41,7 @@ func draw(ctx context.Context, program, into string) (err error) {
 	page, terminal := filepath.Join(dir, "report.html"), filepath.Join(dir, "terminal.html")
 
 	command := exec.CommandContext(ctx, program, "compare", "--redis", "embedded", "--telemetry", "off", "--records", "", "--report", page)
-	command.Env = append(os.Environ(), "TERM=xterm", "CLICOLOR_FORCE=1")
+	command.Env = append(os.Environ(), "TERM=xterm-256color", "COLORTERM=truecolor", "CLICOLOR_FORCE=1")
 	printed, err := command.Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w", command, err)
