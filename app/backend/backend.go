@@ -53,7 +53,6 @@ type Service struct {
 	slots  chan struct{} // nil without a limit
 
 	mu     sync.Mutex // guards all below
-	rand   *rand.Rand
 	stats  Stats
 	recent recentPeak
 	keys   map[string]*keyState
@@ -67,7 +66,7 @@ type keyState struct {
 
 // New returns a service. The config must be valid: see the flags of the command line.
 func New(config Config) *Service {
-	s := &Service{config: config, rand: rand.New(rand.NewPCG(config.Seed, 0)), recent: newRecentPeak(), keys: map[string]*keyState{}}
+	s := &Service{config: config, recent: newRecentPeak(), keys: map[string]*keyState{}}
 	if config.Capacity > 0 {
 		s.slots = make(chan struct{}, config.Capacity)
 	}
@@ -76,14 +75,14 @@ func New(config Config) *Service {
 
 // Load answers with the price of key, or fails as configured, or when ctx ends. It implements cache.Loader.
 func (s *Service) Load(ctx context.Context, key string) (string, error) {
-	call, latency := s.enter(key)
+	call := s.enter(key)
 	defer func() { s.leave(key, call.Err) }()
 
 	arrived := time.Now()
 	call.Err = s.acquire(ctx)
 	call.Queued = time.Since(arrived)
 	if call.Err == nil {
-		call.Err = s.serve(ctx, call.Number, latency)
+		call.Err = s.serve(ctx, call.Number)
 		s.release()
 	}
 	if s.config.OnCall != nil {
@@ -109,7 +108,7 @@ func (s *Service) RecentPeak() int {
 	return s.recent.peak(s.stats.InFlight)
 }
 
-func (s *Service) enter(key string) (Call, time.Duration) {
+func (s *Service) enter(key string) Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Calls++
@@ -118,8 +117,7 @@ func (s *Service) enter(key string) (Call, time.Duration) {
 	s.recent.note(s.stats.InFlight)
 	call := Call{Number: s.stats.Calls, InFlight: s.stats.InFlight}
 	call.Redundant, call.Repeated = s.tooMany(key)
-	spread := 1 + s.config.Jitter*(2*s.rand.Float64()-1)
-	return call, time.Duration(float64(s.config.Latency) * spread)
+	return call
 }
 
 // tooMany counts a call for the key in, and tells whether the cache should have spared it.
@@ -181,7 +179,8 @@ func (s *Service) queued(n int) {
 }
 
 // serve is the work: waiting.
-func (s *Service) serve(ctx context.Context, number int, latency time.Duration) error {
+func (s *Service) serve(ctx context.Context, number int) error {
+	latency, fails := s.config.fate(number)
 	timer := time.NewTimer(latency)
 	defer timer.Stop()
 	select {
@@ -189,14 +188,15 @@ func (s *Service) serve(ctx context.Context, number int, latency time.Duration) 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if s.fails(number) {
+	if fails {
 		return ErrUnavailable
 	}
 	return nil
 }
 
-func (s *Service) fails(number int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.Failures.hit(number, s.rand)
+// fate is what the seed holds for the call of this number, whenever it comes and whoever else is there.
+func (c Config) fate(number int) (latency time.Duration, fails bool) {
+	random := rand.New(rand.NewPCG(c.Seed, uint64(number)))
+	spread := 1 + c.Jitter*(2*random.Float64()-1)
+	return time.Duration(float64(c.Latency) * spread), c.Failures.hit(number, random.Float64())
 }

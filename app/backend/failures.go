@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -59,9 +58,10 @@ func (f Failures) String() string {
 	return fmt.Sprintf("%d-%d", f.From, f.To)
 }
 
-func (f Failures) hit(number int, random *rand.Rand) bool {
+// hit says whether call number fails, by its draw from 0 to 1.
+func (f Failures) hit(number int, draw float64) bool {
 	if f.Share > 0 {
-		return random.Float64() < f.Share
+		return draw < f.Share
 	}
 	return f.From <= number && number <= f.To
 }

@@ -5,8 +5,10 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -14,14 +16,18 @@ import (
 // backend: that would be the herd again, only later.
 var ErrWaitTimeout = errors.New("gave up waiting for the fill")
 
+// ErrRefused is the kind of error with which a store answers (errors.Is): the command was not executed.
+var ErrRefused = errors.New("the store refused the command")
+
 // A Strategy answers requests for cached values.
 type Strategy interface {
 	// Get returns the value of key, from the store or from the backend. The Result tells what it took, also
-	// when the error is not nil. Get returns soon after ctx ends, and leaves no lock behind.
+	// when the error is not nil. Get returns soon after ctx ends, and gives a lock of its own back first. A release that
+	// the store refuses, or does not answer in three tries, is counted: that lock may stay until its TTL ends.
 	Get(ctx context.Context, key string) (Result, error)
 }
 
-// A Store is the shared cache. An error from any method means that the outcome is unknown: the command may
+// A Store is the shared cache. An error that is no [ErrRefused] means that the outcome is unknown: the command may
 // have been executed. A store must not retry by itself, or the counts would not be what was asked.
 type Store interface {
 	// Get returns the value of key, and whether there is one. An error is never a miss.
@@ -88,6 +94,8 @@ type Result struct {
 	Counts
 	// Sent are the store's commands, answered or not.
 	Sent Sent
+	// Errors are those of the steps, also of those that did not fail the request.
+	Errors Errors
 	// Waited is the time between finding the lock held and having the value or the lock.
 	Waited time.Duration
 	// Loaded is when the backend call returned a value; zero if this request made none.
@@ -105,6 +113,22 @@ func (s *Sent) Add(d Sent) {
 	s.Unlock += d.Unlock
 }
 
+// Errors are the latest error of each kind of step, nil for none.
+type Errors struct{ Get, Lock, Set, Unlock, Load error }
+
+// All returns those that there are.
+func (e Errors) All() []error {
+	return slices.DeleteFunc([]error{e.Get, e.Lock, e.Load, e.Set, e.Unlock}, func(err error) bool { return err == nil })
+}
+
+// Or returns e, with the errors of other where e has none.
+func (e Errors) Or(other Errors) Errors {
+	return Errors{
+		Get: cmp.Or(e.Get, other.Get), Lock: cmp.Or(e.Lock, other.Lock), Set: cmp.Or(e.Set, other.Set),
+		Unlock: cmp.Or(e.Unlock, other.Unlock), Load: cmp.Or(e.Load, other.Load),
+	}
+}
+
 // Counts are the steps of one request, or the sum over many.
 type Counts struct {
 	Hits   int // GETs that found a value: first ones, polls and re-checks alike
@@ -115,13 +139,20 @@ type Counts struct {
 	Held      int // lock attempts that found it held by another
 	Rechecked int // re-checks under the lock that were hits: no backend call
 	Released  int // locks given back
-	Lost      int // locks that were no longer ours to give back, or whose release got no answer
+	Lost      int // locks that were no longer ours to give back
+	LostEarly int // those of the lost whose TTL had not passed: somebody else deleted them
 	Timeouts  int // waiters past their limit
 
 	BackendCalls  int
 	BackendErrors int // those of the calls that failed
 	StoreErrors   int // store commands that failed
+	Tolerated     int // those of them that changed nothing, as they were sent again: polls, lock attempts, releases
 	Expiries      int // fills that found the key absent: each ended one expiry cycle
+
+	SetsRefused        int // fills that the store refused: not cached
+	SetsUnanswered     int // fills without an answer: whether they are cached, and ended a cycle, nobody knows
+	ReleasesRefused    int // releases that the store refused: the lock stays until its TTL ends
+	ReleasesUnanswered int // releases without an answer, in spite of further tries
 }
 
 // Add adds d to c.
@@ -134,10 +165,16 @@ func (c *Counts) Add(d Counts) {
 	c.Rechecked += d.Rechecked
 	c.Released += d.Released
 	c.Lost += d.Lost
+	c.LostEarly += d.LostEarly
 	c.Timeouts += d.Timeouts
 	c.BackendCalls += d.BackendCalls
 	c.BackendErrors += d.BackendErrors
 	c.StoreErrors += d.StoreErrors
+	c.Tolerated += d.Tolerated
+	c.SetsRefused += d.SetsRefused
+	c.SetsUnanswered += d.SetsUnanswered
+	c.ReleasesRefused += d.ReleasesRefused
+	c.ReleasesUnanswered += d.ReleasesUnanswered
 	c.Expiries += d.Expiries
 }
 

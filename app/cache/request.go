@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -19,6 +20,8 @@ const (
 	// One lost reply must not fail whoever waits; a store that is down must, and soon. The first GET and the
 	// re-check are not repeated: the caller may.
 	maxStoreErrors = 3
+	// clockSlack is how much the store's clock may be off within a TTL.
+	clockSlack = 10 * time.Millisecond
 )
 
 // Aside is what every cache-aside strategy works with.
@@ -39,6 +42,7 @@ type request struct {
 	Result
 
 	token    string    // of the latest lock attempt
+	lives    time.Time // until when that lock lives at least, if it is ours
 	holder   string    // token found in the lock
 	unsure   bool      // the reply to the lock attempt was lost: the lock may be ours
 	answered time.Time // when the latest lock attempt was answered
@@ -82,8 +86,9 @@ func (r *request) get(ctx context.Context, why Read) (found bool, err error) {
 	r.Value, found, err = r.Store.Get(context.WithValue(ctx, readKey{}, why), r.key)
 	switch {
 	case err != nil:
-		r.storeError(ctx)
-		return false, fmt.Errorf("GET %q: %w", r.key, err)
+		err = fmt.Errorf("GET %q: %w", r.key, err)
+		r.storeError(ctx, &r.Errors.Get, err)
+		return false, err
 	case found:
 		r.Hits++
 	default:
@@ -105,11 +110,13 @@ func (r *request) lock(ctx context.Context, l FillLock) (won bool, err error) {
 		r.token = l.NewToken(ctx)
 	}
 	r.Sent.Lock++
+	r.lives = time.Now().Add(l.TTL)
 	r.holder, err = r.Store.Lock(ctx, LockKey(r.key), r.token, l.TTL)
 	r.unsure = err != nil
 	if err != nil {
-		r.storeError(ctx)
-		return false, r.tolerate(ctx, fmt.Errorf("SET NX PX %q: %w", LockKey(r.key), err))
+		err = fmt.Errorf("SET NX PX %q: %w", LockKey(r.key), err)
+		r.storeError(ctx, &r.Errors.Lock, err)
+		return false, r.tolerate(ctx, err)
 	}
 	r.answered = time.Now()
 	if r.holder != r.token {
@@ -130,10 +137,11 @@ func (r *request) settle(ctx context.Context) {
 // lockAnswerAge is the age of what the request knows about the lock.
 func (r *request) lockAnswerAge() time.Duration { return time.Since(r.answered) }
 
-// storeError counts a failed command, unless it is the caller who left.
-func (r *request) storeError(ctx context.Context) {
+// storeError counts and keeps the error of a command, unless it is the caller who left.
+func (r *request) storeError(ctx context.Context, latest *error, err error) {
 	if ctx.Err() == nil {
 		r.StoreErrors++
+		*latest = err
 	}
 }
 
@@ -143,6 +151,7 @@ func (r *request) tolerate(ctx context.Context, err error) error {
 		return err
 	}
 	if r.failures++; r.failures < maxStoreErrors {
+		r.Tolerated++
 		return nil
 	}
 	return err
@@ -154,20 +163,27 @@ func (r *request) fill(ctx context.Context) error {
 	r.BackendCalls++
 	if err != nil {
 		r.BackendErrors++
-		return fmt.Errorf("backend call for %q: %w", r.key, err)
+		r.Errors.Load = fmt.Errorf("backend call for %q: %w", r.key, err)
+		return r.Errors.Load
 	}
 	r.Value, r.Loaded = value, time.Now()
 
 	// The value was paid for: a caller that leaves now does not keep it from the others.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	ctx = context.WithoutCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	r.Sent.Set++
-	endedCycle, err := r.Store.Set(ctx, r.key, value, r.ttl())
+	endedCycle, err := r.Store.Set(limited, r.key, value, r.ttl())
 	switch {
+	case errors.Is(err, ErrRefused):
+		r.SetsRefused++
 	case err != nil:
-		r.StoreErrors++
+		r.SetsUnanswered++
 	case endedCycle:
 		r.Expiries++
+	}
+	if err != nil {
+		r.storeError(ctx, &r.Errors.Set, fmt.Errorf("SET %q: %w", r.key, err))
 	}
 	return nil
 }
@@ -181,15 +197,23 @@ func (r *request) ttl() time.Duration {
 // gives its lock back. A release that is sent again because its reply was lost finds nothing to delete; that
 // is the first one's doing and no lost lock.
 func (r *request) unlock(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	ctx = context.WithoutCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 
 	for failures := range maxStoreErrors {
 		r.Sent.Unlock++
-		released, err := r.Store.Unlock(ctx, LockKey(r.key), r.token)
+		released, err := r.Store.Unlock(limited, LockKey(r.key), r.token)
+		if err != nil {
+			r.storeError(ctx, &r.Errors.Unlock, fmt.Errorf("DEL %q: %w", LockKey(r.key), err))
+		}
 		switch {
+		case errors.Is(err, ErrRefused): // and so would be the next try
+			if !r.unsure {
+				r.ReleasesRefused++
+			}
+			return
 		case err != nil:
-			r.StoreErrors++ // nobody but Redis is to blame: this context is our own
 			continue
 		case r.unsure && !released: // it was not ours, or nobody knows
 		case r.unsure:
@@ -199,10 +223,14 @@ func (r *request) unlock(ctx context.Context) {
 			r.Released++
 		default:
 			r.Lost++
+			if time.Now().Before(r.lives.Add(-clockSlack)) {
+				r.LostEarly++
+			}
 		}
+		r.Tolerated += failures
 		return
 	}
 	if !r.unsure {
-		r.Lost++
+		r.ReleasesUnanswered++
 	}
 }

@@ -270,9 +270,9 @@ func TestVariablesAreReadAndFlagsWin(t *testing.T) {
 
 func TestRulesThatAreBrokenAreNamed(t *testing.T) {
 	out := run(t.Context(), t, nil, "fixed", "--redis", "embedded", "--workers", "1", "--rounds", "1",
-		"--backend-latency", "50ms", "--lock-ttl", "50ms", "--wait-timeout", "40ms")
-	for _, want := range []string{"warning: the lock TTL (50ms) is not longer than a backend call (50ms): the fill lock's TTL must be longer than the fill",
-		"warning: the wait timeout (40ms) is not longer than the lock TTL (50ms)"} {
+		"--backend-latency", "50ms", "--lock-ttl", "54ms", "--wait-timeout", "40ms") // the longest call takes 55 ms
+	for _, want := range []string{"warning: the lock TTL (54ms) is not longer than a backend call (up to 55ms): the fill lock's TTL must be longer than the fill",
+		"warning: the wait timeout (40ms) is not longer than the lock TTL (54ms)"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("not said: %s", want)
 		}

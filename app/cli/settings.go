@@ -199,9 +199,9 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		return nil
 	}
 	var all []string
-	if s.LockTTL <= s.Backend.Latency {
-		all = append(all, fmt.Sprintf("the lock TTL (%v) is not longer than a backend call (%v): the fill lock's TTL must be longer than the fill, or fills overlap",
-			s.LockTTL, s.Backend.Latency))
+	if longest := time.Duration(float64(s.Backend.Latency) * (1 + s.Backend.Jitter)); s.LockTTL <= longest {
+		all = append(all, fmt.Sprintf("the lock TTL (%v) is not longer than a backend call (up to %v): the fill lock's TTL must be longer than the fill, or fills overlap",
+			s.LockTTL, longest))
 	}
 	if s.WaitTimeout <= s.LockTTL {
 		all = append(all, fmt.Sprintf("the wait timeout (%v) is not longer than the lock TTL (%v): a winner that dies takes its waiters along",

@@ -138,8 +138,7 @@ func verdict(l herd.Ledger, text string, checks ...check) herd.Verdict {
 	v := herd.Verdict{
 		OK:        true,
 		Invariant: l.BackendCalls == l.Expiries,
-		Text: fmt.Sprintf("%d backend calls / %d expiries = %.1f: %s", l.BackendCalls, l.Expiries,
-			herd.CallsPerExpiry(l.Counts), text),
+		Text:      herd.Claim(l.BackendCalls, l.Expiries) + ": " + text,
 	}
 	for _, c := range checks {
 		if !c.ok {

@@ -62,7 +62,8 @@ func startLostRedis(s Scene) Faults {
 				expect(r.BackendCalls == 1 && r.Acquired == 1, "%d calls and %d locks in the outage", r.BackendCalls, r.Acquired),
 				expect(r.Outcomes[cache.Failed] == r.Workers-1 && r.Outcomes[cache.Filled] == 1, "%d failed and %d filled",
 					r.Outcomes[cache.Failed], r.Outcomes[cache.Filled]),
-				expect(r.StoreErrors >= r.Workers-1 && r.Lost == 1 && r.Expiries == 0, "%d store errors, %d locks lost, %d fills stored", r.StoreErrors, r.Lost, r.Expiries),
+				expect(r.StoreErrors >= r.Workers-1 && r.SetsUnanswered == 1 && r.ReleasesUnanswered == 1 && r.Expiries == 0,
+					"%d store errors, %d SETs and %d releases without an answer, %d fills stored", r.StoreErrors, r.SetsUnanswered, r.ReleasesUnanswered, r.Expiries),
 				expect(l.BackendCalls == l.Acquired-l.Rechecked, "%d calls with %d locks", l.BackendCalls, l.Acquired-l.Rechecked),
 				clean(l, outageRound-1), clean(l, outageRound+1))
 		},

@@ -121,7 +121,7 @@ func TestFailedRequestsAreCountedAndEndNoRun(t *testing.T) {
 	}}
 	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 2, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 	l, err := h.Run(t.Context())
-	if err != nil || l.Rounds != 2 || l.Outcomes[cache.Failed] != 10 || !errors.Is(l.FirstError, down) {
+	if err != nil || l.Rounds != 2 || l.Outcomes[cache.Failed] != 10 || !errors.Is(l.OtherError, down) {
 		t.Errorf("got %+v, %v", l, err)
 	}
 }
@@ -155,7 +155,9 @@ func TestACancelledRunKeepsTheRoundItWasIn(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	ledger := func(workers int, failed int, c cache.Counts) herd.Ledger {
-		return herd.Ledger{Workers: workers, Requests: 250, Counts: c, Outcomes: map[cache.Outcome]int{cache.Failed: failed}}
+		return herd.Ledger{Workers: workers, Requests: 250, Counts: c, Outcomes: map[cache.Outcome]int{cache.Failed: failed},
+			Sent:   cache.Sent{Set: c.BackendCalls - c.BackendErrors},
+			Errors: cache.Errors{Set: errors.New("OOM"), Unlock: errors.New("NOPERM")}}
 	}
 	tests := []struct {
 		name  string
@@ -176,13 +178,31 @@ func TestVerdicts(t *testing.T) {
 		{"fixed", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, Expiries: 5}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
 		{"lost", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5, Lost: 1}),
-			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 1 fill locks were lost: the fill takes longer than the lock's TTL"}},
+			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 1 fill lock was lost: the fill takes longer than the lock's TTL"}},
 		{"too many calls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5}),
 			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2: not one successful call for each expiry cycle"}},
 		{"failed calls that cost nobody", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, BackendErrors: 1, Expiries: 5}),
-			herd.Verdict{OK: true, Text: "6 backend calls / 5 expiries = 1.2: one fill per expiry cycle, and 1 failed calls"}},
+			herd.Verdict{OK: true, Text: "6 backend calls / 5 expiries = 1.2: one fill per expiry cycle, and 1 failed call"}},
 		{"others filled", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{Hits: 250}),
 			herd.Verdict{OK: true, Invariant: true, Text: "0 backend calls / 0 expiries: every cycle was filled by another process"}},
+		{"one of each", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 1, Expiries: 1}),
+			herd.Verdict{OK: true, Invariant: true, Text: "1 backend call / 1 expiry = 1.0: one backend call per expiry cycle"}},
+		{"a lock deleted by another", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5, Lost: 2, LostEarly: 1}),
+			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 2 fill locks were lost, before the TTL had passed: another client deleted the lock, or Redis was emptied"}},
+		{"an unanswered SET", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, Expiries: 2, SetsUnanswered: 1, StoreErrors: 1}),
+			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET was not answered"}},
+		{"an unanswered SET and its release", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, Expiries: 2, SetsUnanswered: 1, ReleasesUnanswered: 1, Lost: 1}),
+			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET and 1 release were not answered"}},
+		{"an unanswered SET of a herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, Expiries: 5, SetsUnanswered: 2}),
+			herd.Verdict{Text: "250 backend calls / 5 expiries = 50.0: cannot be judged: 2 SETs were not answered"}},
+		{"tolerated polls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, Expiries: 5, StoreErrors: 9, Tolerated: 9}),
+			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
+		{"a user without EVAL", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 2, Expiries: 2, ReleasesRefused: 2, StoreErrors: 2}),
+			herd.Verdict{Invariant: true, Text: "2 backend calls / 2 expiries = 1.0, and 2 releases of the fill lock were refused (NOPERM)"}},
+		{"maxmemory", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 100, BackendCalls: 100, SetsRefused: 100, StoreErrors: 100}),
+			herd.Verdict{Text: "100 backend calls / 0 expiries: no value was cached, so there was no cycle to see, and 100 SETs were refused (OOM)"}},
+		{"a backend that is down", herd.JudgeHerd, ledger(50, 250, cache.Counts{Misses: 250, BackendCalls: 250, BackendErrors: 250}),
+			herd.Verdict{Text: "250 backend calls / 0 expiries: no value was cached, so there was no cycle to see, and 250 of 250 requests failed"}},
 		{"nothing happened", herd.JudgeSingleFill, herd.Ledger{},
 			herd.Verdict{Invariant: true, Text: "0 backend calls / 0 expiries: nobody asked"}},
 	}

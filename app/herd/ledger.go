@@ -1,6 +1,7 @@
 package herd
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -22,8 +23,9 @@ type Ledger struct {
 	// Redundant and Repeated are the backend calls that the cache should have spared, as the backend counted them for each
 	// key: begun while another was in flight, or soon after an answer. Who knows the backend sets them.
 	Redundant, Repeated int
-	// FirstError is an example of what went wrong, nil if nothing did.
-	FirstError error
+	// Errors are the first ones of each kind of step. OtherError is the first of a request that failed for another reason.
+	Errors     cache.Errors
+	OtherError error
 
 	Latency Quantiles // of requests, from the barrier's release to the answer
 	WakeLag Quantiles // of waiters: they have the value, minus the winner's backend call returned
@@ -81,12 +83,26 @@ func (l *Ledger) add(responses []Response, round RoundSummary) {
 		if r.Waited > 0 {
 			l.Waiters++
 		}
-		if l.FirstError == nil {
-			l.FirstError = r.Err
+		l.Errors = l.Errors.Or(r.Errors)
+		if l.OtherError == nil && r.Err != nil && !isOne(r.Errors.All(), r.Err) {
+			l.OtherError = r.Err
 		}
 	}
 	l.wakeLags = append(l.wakeLags, round.wakeLag...)
 	l.InRounds += round.Elapsed
+}
+
+// FirstErrors returns the first error of each kind.
+func (l *Ledger) FirstErrors() []error {
+	all := l.Errors.All()
+	if l.OtherError != nil {
+		all = append(all, l.OtherError)
+	}
+	return all
+}
+
+func isOne(of []error, err error) bool {
+	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }
 
 func (l *Ledger) close() {

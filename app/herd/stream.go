@@ -166,7 +166,7 @@ func (s *Stream) close(c *cycle) {
 
 // steps is about the number of spans of a request.
 func steps(r Response) int {
-	n := 1 + r.Hits + r.Misses + r.Acquired + r.Held + r.Released + r.Lost + 2*r.BackendCalls
+	n := 1 + r.Hits + r.Misses + r.Acquired + r.Held + r.Released + r.Lost + r.ReleasesRefused + r.ReleasesUnanswered + 2*r.BackendCalls
 	if r.Misses > 0 {
 		n += 2
 	}

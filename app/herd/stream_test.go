@@ -257,7 +257,7 @@ func TestAStreamsPatienceHasAnEnd(t *testing.T) {
 		defer cancel()
 		phase := s.Flow(ctx, 0)
 		l := s.Ledger()
-		if phase.Elapsed != 2*time.Second || l.Outcomes[cache.Failed] != 20 || !errors.Is(l.FirstError, context.DeadlineExceeded) {
+		if phase.Elapsed != 2*time.Second || l.Outcomes[cache.Failed] != 20 || !errors.Is(l.OtherError, context.DeadlineExceeded) {
 			t.Errorf("flowed for %v, ledger %+v", phase.Elapsed, l)
 		}
 	})

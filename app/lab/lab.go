@@ -130,7 +130,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 		if l.config.Waterfall {
 			l.terminal.Waterfalls(result)
 		}
-		l.terminal.Summary(result, ledger.FirstError)
+		l.terminal.Summary(result)
 		l.terminal.Delivery(result, r.undelivered, l.config.Links)
 		r.record(result, ledger)
 	}
@@ -266,10 +266,15 @@ func (r *run) observedBackend(t *telemetry.Telemetry) (service *backend.Service,
 // judge gives the verdict: a run that ended early did not do what it promised.
 func (r *run) judge(judge herd.Judge, ledger herd.Ledger, err error) {
 	r.facts.Verdict = judge(ledger)
-	if err != nil {
-		r.facts.Verdict.OK = false
-		r.facts.Verdict.Text = fmt.Sprintf("after %d of %d rounds: %s", ledger.Rounds, r.config.Rounds, r.facts.Verdict.Text)
+	if err == nil {
+		return
 	}
+	text := r.facts.Verdict.Text
+	if r.drill != nil { // what it tells may not have taken place
+		text = herd.Claim(ledger.BackendCalls, ledger.Expiries) + ": the drill did not run to its end"
+	}
+	r.facts.Verdict.OK = false
+	r.facts.Verdict.Text = fmt.Sprintf("after %d of %d rounds: %s", ledger.Rounds, r.config.Rounds, text)
 }
 
 func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (*redisstore.Redis, error) {

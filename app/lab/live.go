@@ -47,7 +47,7 @@ func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error
 			continue
 		}
 		result := report.NewRun(s.ledger, s.facts)
-		l.terminal.Summary(result, s.ledger.FirstError)
+		l.terminal.Summary(result)
 		l.terminal.Delivery(result, nil, l.config.Links)
 		s.record(result, s.ledger)
 		runs = append(runs, result)

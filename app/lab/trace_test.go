@@ -326,7 +326,7 @@ func (o observed) checkMetrics(t *testing.T) {
 		"cachelab.gets hit": float64(r.Gets.Hit), "cachelab.gets miss": float64(r.Gets.Miss),
 		"cachelab.lock.attempts acquired": float64(r.Lock.Acquired), "cachelab.lock.attempts held": float64(r.Lock.Held),
 		"cachelab.lock.rechecks": float64(r.Lock.Rechecked), "cachelab.lock.releases released": float64(r.Lock.Released),
-		"cachelab.lock.releases lost": 0, "cachelab.lock.timeouts": 0, "cachelab.polls": float64(r.Polls),
+		"cachelab.lock.releases lost": 0, "cachelab.lock.releases error": 0, "cachelab.lock.timeouts": 0, "cachelab.polls": float64(r.Polls),
 		"cachelab.misses":        float64(len(o.named("MISS"))),
 		"cachelab.backend.calls": float64(r.BackendCalls), "cachelab.backend.answers ok": float64(r.BackendCalls),
 		"cachelab.backend.answers error": 0, "cachelab.backend.answers unknown": 0,

@@ -104,6 +104,7 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	releases := "releases of the fill lock"
 	count(func(c cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, releases, "{release}", result(resultReleased))
 	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, releases, "{release}", result(resultLost))
+	count(func(c cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, releases, "{release}", result(resultError))
 	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts, "waiters past their limit", "{waiter}")
 	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls, "GETs of waiters", "{poll}")
 	count(func(c cache.Counts) int { return c.Expiries }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")

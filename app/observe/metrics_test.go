@@ -163,7 +163,8 @@ func stepsOf(l herd.Ledger) map[string]int64 {
 	for name, n := range map[string]int{
 		"gets hit": l.Hits, "gets miss": l.Misses, "polls": l.Polls, "misses": l.Missed, "lock.attempts acquired": l.Acquired,
 		"lock.attempts held": l.Held, "lock.rechecks": l.Rechecked, "lock.releases released": l.Released, "lock.releases lost": l.Lost,
-		"lock.timeouts": l.Timeouts, "expiries": l.Expiries, "backend.calls": l.BackendCalls,
+		"lock.releases error": l.ReleasesRefused + l.ReleasesUnanswered,
+		"lock.timeouts":       l.Timeouts, "expiries": l.Expiries, "backend.calls": l.BackendCalls,
 		"backend.answers ok": l.BackendCalls - l.BackendErrors, "rounds": l.Rounds,
 	} {
 		if n > 0 {

@@ -83,7 +83,10 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 	started := time.Now()
 	return context.WithValue(ctx, rootsKey{}, roots), func(s herd.RoundSummary) {
 		verdict := "invariant broken"
-		if s.BackendCalls == s.Expiries {
+		switch {
+		case s.SetsUnanswered > 0:
+			verdict = "not known: a SET was not answered"
+		case s.BackendCalls == s.Expiries:
 			verdict = "invariant held"
 		}
 		if o.Dashboard != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/cache"
 )
 
 // deleteIfOwner is the owner-safe release: one command on the wire, atomic on the server. Redis 8.4 has
@@ -19,13 +21,29 @@ type Store struct{ redis redis.UniversalClient }
 // NewStore returns a store that uses client, which stays the caller's to close.
 func NewStore(client redis.UniversalClient) *Store { return &Store{client} }
 
+// refused is an error that the server answered with.
+type refused struct{ error }
+
+// Is makes it a [cache.ErrRefused].
+func (refused) Is(target error) bool { return target == cache.ErrRefused }
+
+func (r refused) Unwrap() error { return r.error }
+
+// told returns err, as a refusal if it is the server's answer.
+func told(err error) error {
+	if answer := redis.Error(nil); errors.As(err, &answer) {
+		return refused{err}
+	}
+	return err
+}
+
 // Get is GET key.
 func (s *Store) Get(ctx context.Context, key string) (value string, found bool, err error) {
 	value, err = s.redis.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
-	return value, err == nil, err
+	return value, err == nil, told(err)
 }
 
 // Set is SET key value GET PX ms. The old value that it returns says whether there was one.
@@ -35,7 +53,7 @@ func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (
 	if errors.Is(err, redis.Nil) {
 		return true, nil
 	}
-	return false, err
+	return false, told(err)
 }
 
 // Lock is SET key token NX GET PX ms. NX with GET needs Redis 7.0 or newer.
@@ -44,12 +62,12 @@ func (s *Store) Lock(ctx context.Context, key, token string, ttl time.Duration) 
 	if errors.Is(err, redis.Nil) {
 		return token, nil
 	}
-	return holder, err
+	return holder, told(err)
 }
 
 // Unlock is EVAL of compare-and-delete. EVAL, not EVALSHA: a script that is not loaded yet would cost a second
 // command.
 func (s *Store) Unlock(ctx context.Context, key, token string) (released bool, err error) {
 	deleted, err := s.redis.Eval(ctx, deleteIfOwner, []string{key}, token).Int()
-	return deleted == 1, err
+	return deleted == 1, told(err)
 }

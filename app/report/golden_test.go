@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -43,11 +42,13 @@ func TestWhatIsPrinted(t *testing.T) {
 	interrupted := reporttest.FixedRun()
 	interrupted.Error, interrupted.Verdict.OK = "in round 1: context canceled", false
 	interrupted.StoreErrors, interrupted.BackendErrors, interrupted.Lock.Timeouts = 2, 1, 3
+	interrupted.Tolerated, interrupted.Unanswered.Set, interrupted.Refused.Release = 1, 1, 2
+	interrupted.FirstErrors = []string{"GET: connection refused", "SET: i/o timeout"}
 	interrupted.RedisCommands.Standing = "shared"
 	for name, print := range map[string]func(*report.Terminal){
-		"summary-broken":      func(t *report.Terminal) { t.Summary(reporttest.BrokenRun(), nil) },
-		"summary-fixed":       func(t *report.Terminal) { t.Summary(reporttest.FixedRun(), nil) },
-		"summary-interrupted": func(t *report.Terminal) { t.Summary(interrupted, errors.New("GET: connection refused")) },
+		"summary-broken":      func(t *report.Terminal) { t.Summary(reporttest.BrokenRun()) },
+		"summary-fixed":       func(t *report.Terminal) { t.Summary(reporttest.FixedRun()) },
+		"summary-interrupted": func(t *report.Terminal) { t.Summary(interrupted) },
 		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(reporttest.BrokenRun()) },
 		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(reporttest.FixedRun()) },
 		"compare": func(t *report.Terminal) {

@@ -43,15 +43,7 @@ func roundLine(s herd.RoundSummary, rounds int) string {
 }
 
 // count is "1 worker", "2 workers", "3 expiries".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if what[len(what)-1] == 'y' {
-		return fmt.Sprintf("%d %sies", n, what[:len(what)-1])
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func count(n int, what string) string { return herd.Count(n, what) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 

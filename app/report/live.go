@@ -62,12 +62,7 @@ func (l *Live) status() string {
 	if p.length > 0 {
 		clock += " of " + p.length.String()
 	}
-	line := fmt.Sprintf("%s · %d waiting · %d in flight · %s / %s", clock, l.waiting.Load(), l.inFlight.Load(),
-		count(p.calls, "backend call"), count(p.expiries, "expiry"))
-	if p.expiries > 0 {
-		line += fmt.Sprintf(" = %.1f", float64(p.calls)/float64(p.expiries))
-	}
-	return line
+	return fmt.Sprintf("%s · %d waiting · %d in flight · %s", clock, l.waiting.Load(), l.inFlight.Load(), herd.Claim(p.calls, p.expiries))
 }
 
 // Phase says that a phase begins. It must end before the next begins.
@@ -81,8 +76,8 @@ func (l *Live) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
 }
 
 func phaseLine(mode string, number int, p herd.Phase) string {
-	return fmt.Sprintf("phase %d, %s: %s, %s, %s / %s = %.1f", number, mode, seconds(p.Elapsed), count(p.Requests, "request"),
-		count(p.BackendCalls, "backend call"), count(p.Expiries, "expiry"), herd.CallsPerExpiry(p.Counts))
+	return fmt.Sprintf("phase %d, %s: %s, %s, %s", number, mode, seconds(p.Elapsed), count(p.Requests, "request"),
+		herd.Claim(p.BackendCalls, p.Expiries))
 }
 
 // Tell is an [events.Teller].

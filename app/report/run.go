@@ -35,6 +35,11 @@ type Run struct {
 	Redundant     int `json:"redundant"`    // calls that began while another for the same key was in flight
 	Repeated      int `json:"repeated"`     // others that began when the key's newest answer was younger than half the TTL
 	StoreErrors   int `json:"store_errors"`
+	Tolerated     int `json:"tolerated"` // store errors that changed nothing, as the command was sent again
+
+	Refused     Steps    `json:"refused"`
+	Unanswered  Steps    `json:"unanswered"`
+	FirstErrors []string `json:"first_errors"` // of each kind
 
 	Expiries       int     `json:"expiries"`
 	CallsPerExpiry float64 `json:"calls_per_expiry"`
@@ -72,7 +77,14 @@ type Lock struct {
 	Rechecked int `json:"rechecked"`
 	Released  int `json:"released"`
 	Lost      int `json:"lost"`
+	LostEarly int `json:"lost_early"` // those of the lost whose TTL had not passed
 	Timeouts  int `json:"timeouts"`
+}
+
+// Steps are fills and releases with one fate.
+type Steps struct {
+	Set     int `json:"set"`
+	Release int `json:"release"`
 }
 
 // Milliseconds are quantiles in milliseconds.
@@ -127,12 +139,15 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{
 			Acquired: l.Acquired, Held: l.Held, Rechecked: l.Rechecked,
-			Released: l.Released, Lost: l.Lost, Timeouts: l.Timeouts,
+			Released: l.Released, Lost: l.Lost, LostEarly: l.LostEarly, Timeouts: l.Timeouts,
 		},
 		Polls:        l.Polls,
 		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: f.BackendPeak,
 		Redundant: l.Redundant, Repeated: l.Repeated,
-		StoreErrors:    l.StoreErrors,
+		StoreErrors: l.StoreErrors, Tolerated: l.Tolerated,
+		Refused:        Steps{Set: l.SetsRefused, Release: l.ReleasesRefused},
+		Unanswered:     Steps{Set: l.SetsUnanswered, Release: l.ReleasesUnanswered},
+		FirstErrors:    []string{},
 		Expiries:       l.Expiries,
 		CallsPerExpiry: herd.CallsPerExpiry(l.Counts),
 		Outcomes:       map[cache.Outcome]int{},
@@ -150,6 +165,9 @@ func NewRun(l herd.Ledger, f Facts) Run {
 	}
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]
+	}
+	for _, err := range l.FirstErrors() {
+		r.FirstErrors = append(r.FirstErrors, err.Error())
 	}
 	if f.TraceIDs != nil {
 		r.TraceIDs = f.TraceIDs

@@ -77,15 +77,15 @@ func (t *Terminal) Warn(text string) { t.println(amber.Render("warning: ") + tex
 
 func (t *Terminal) println(text string) { fmt.Fprintln(t.out, text) }
 
-// Summary prints what a run came to. The first error of a request, if there was one, is an example.
-func (t *Terminal) Summary(r Run, firstError error) {
+// Summary prints what a run came to, with the first error of each kind.
+func (t *Terminal) Summary(r Run) {
 	t.println("")
 	t.println(bold.Render("summary of "+r.ID+", ") + t.color(r.Mode).Bold(true).Render(r.Mode))
 	for _, row := range summaryRows(r) {
 		t.println(fmt.Sprintf("  %-16s %s", row.name, row.value))
 	}
-	if firstError != nil {
-		t.println(fmt.Sprintf("  %-16s %v", "first error", firstError))
+	for _, err := range r.FirstErrors {
+		t.println(fmt.Sprintf("  %-16s %s", "first error", err))
 	}
 	if r.Error != "" {
 		t.println(red.Render("ended early: ") + r.Error)
@@ -169,7 +169,7 @@ func summaryRows(r Run) []row {
 		{"requests", requests},
 		{"backend calls", fmt.Sprint(r.BackendCalls)},
 		{"expiries", fmt.Sprint(r.Expiries)},
-		{"calls per expiry", callsPerExpiry(r)},
+		{"calls per expiry", perExpiry(r.CallsPerExpiry)},
 		{"peak in flight", fmt.Sprint(r.BackendPeak)},
 		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
 			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
@@ -187,7 +187,13 @@ func summaryRows(r Run) []row {
 		rows = append(rows, row{"backend errors", fmt.Sprint(r.BackendErrors)})
 	}
 	if r.StoreErrors > 0 {
-		rows = append(rows, row{"store errors", fmt.Sprint(r.StoreErrors)})
+		rows = append(rows, row{"store errors", fmt.Sprintf("%d, %d of them tolerated, as the command was sent again", r.StoreErrors, r.Tolerated)})
+	}
+	if r.Refused != (Steps{}) {
+		rows = append(rows, row{"refused", r.Refused.text()})
+	}
+	if r.Unanswered != (Steps{}) {
+		rows = append(rows, row{"unanswered", r.Unanswered.text()})
 	}
 	rows = append(rows, row{"latency", r.Latency.text()})
 	if r.WakeLag.Max > 0 {
@@ -196,13 +202,15 @@ func summaryRows(r Run) []row {
 	return append(rows, row{"Redis counted", r.RedisCommands.text()})
 }
 
-// callsPerExpiry is the invariant's number; without an expiry there is none.
-func callsPerExpiry(r Run) string {
-	if r.Expiries == 0 {
+// perExpiry is the invariant's number; without an expiry, or without a call, there is none.
+func perExpiry(calls float64) string {
+	if calls == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", r.CallsPerExpiry)
+	return fmt.Sprintf("%.1f", calls)
 }
+
+func (s Steps) text() string { return fmt.Sprintf("%d SET, %d DEL", s.Set, s.Release) }
 
 func (m Milliseconds) text() string {
 	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", millisecondsText(m.P50), millisecondsText(m.P95),
@@ -223,7 +231,7 @@ func (c RedisCommands) text() string {
 // CompareRows are the figures of runs, and how many times less they are than the first's.
 func CompareRows(runs []Run) [][]string {
 	ratio := func(a, b float64) string {
-		if b == 0 {
+		if a == 0 || b == 0 { // none of both
 			return "-"
 		}
 		return fmt.Sprintf("%.1f x", a/b)
@@ -239,11 +247,10 @@ func CompareRows(runs []Run) [][]string {
 		return row
 	}
 	whole := func(n float64) string { return fmt.Sprintf("%.0f", n) }
-	tenths := func(n float64) string { return fmt.Sprintf("%.1f", n) }
 	return [][]string{
 		figures("backend calls", whole, func(r Run) float64 { return float64(r.BackendCalls) }),
 		figures("expiries", whole, func(r Run) float64 { return float64(r.Expiries) }),
-		figures("calls per expiry", tenths, func(r Run) float64 { return r.CallsPerExpiry }),
+		figures("calls per expiry", perExpiry, func(r Run) float64 { return r.CallsPerExpiry }),
 		figures("peak in flight", whole, func(r Run) float64 { return float64(r.BackendPeak) }),
 		figures("latency p50", millisecondsText, func(r Run) float64 { return r.Latency.P50 }),
 		figures("latency p99", millisecondsText, func(r Run) float64 { return r.Latency.P99 }),

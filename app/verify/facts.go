@@ -71,6 +71,8 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	t.add("DEL (EVAL)", n(sent.Unlock), n(redis.Eval), span(telemetry.SpanDel), m.command(telemetry.SpanDel))
 	t.add("DEL: released", n(run.Lock.Released), n(redis.Del), n(spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("released")))
 	t.add("DEL: lost", n(run.Lock.Lost), nil, refused, m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))
+	t.add("DEL: refused or unanswered", n(run.Refused.Release+run.Unanswered.Release), nil, nil,
+		m.sum(telemetry.MetricLockReleases, telemetry.Result.String("error")))
 	t.add("waiters past their limit", n(run.Lock.Timeouts), nil, nil, m.sum(telemetry.MetricLockTimeouts))
 
 	t.add("backend calls", n(run.BackendCalls), nil, span(telemetry.SpanBackendCall), m.sum(telemetry.MetricBackendCalls))

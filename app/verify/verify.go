@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"cachelab/app/herd"
 	"cachelab/app/record"
 )
 
@@ -80,7 +81,7 @@ func (r Result) in(s State) int {
 // Sentence is the result in a sentence that can be checked.
 func (r Result) Sentence() string {
 	run := r.Record.Run
-	claim := fmt.Sprintf("%d backend calls / %d expiries", run.BackendCalls, run.Expiries)
+	claim := herd.Claim(run.BackendCalls, run.Expiries)
 	if n := r.Differing(); n > 0 {
 		return fmt.Sprintf("%s: %d of %d rows differ", claim, n, len(r.Rows))
 	}
