@@ -216,7 +216,7 @@ func TestStepsArePrintedAsTheyHappenWithoutColours(t *testing.T) {
 		`r1 w\d\d GET MISS\n`, `r1 w\d\d SET NX PX acquired\n`, `r1 w\d\d GET MISS on the re-check\n`,
 		`r1 w\d\d BACKEND CALL\n`, `r1 w\d\d WAIT\n`, `r1 w\d\d SET PX 3000\n`, `r1 w\d\d DEL released\n`,
 		`r1 w\d\d GET HIT after \d+ polls?\n`, `round 1/1: 12 workers, 1 backend call, 1 expiry, `,
-		`  backend calls    1\n`, `verdict: ok, 1 backend calls / 1 expiries = 1\.0`,
+		`  backend calls    1\n`, `verdict: ok, 1 backend call / 1 expiry = 1\.0`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.stdout) {
 			t.Errorf("no line %s in:\n%s", want, out.stdout)

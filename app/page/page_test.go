@@ -180,7 +180,7 @@ func TestTheDataOnThePageIsTheRuns(t *testing.T) {
 
 func TestThePageIsCompleteWithoutItsPictures(t *testing.T) {
 	text := regexp.MustCompile(`(?s)<script.*?</script>`).ReplaceAllString(written(t, compared()), "")
-	has(t, text, "<noscript>", "20 backend calls / 1 expiries = 20.0: a thundering herd", "1 backend calls / 1 expiries = 1.0: one backend call per expiry cycle",
+	has(t, text, "<noscript>", "20 backend calls / 1 expiry = 20.0: a thundering herd", "1 backend call / 1 expiry = 1.0: one backend call per expiry cycle",
 		`<th scope="row">backend calls</th><td>20</td><td>1</td><td>20.0 x</td>`,
 		"The same herd on the same expired key.", `<p class="note">with one fill lock</p>`)
 	if n := strings.Count(text, "data-drawn hidden"); n != 2 {
