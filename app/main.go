@@ -12,9 +12,14 @@ import (
 )
 
 func main() {
-	// A terminal that is closed, or a pipe that nobody reads, ends a run as Ctrl-C does: in order, without its lock.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	// A terminal that is closed ends a run as Ctrl-C does: in order, without its lock. Under nohup it does not.
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	signal.Ignore(syscall.SIGPIPE) // a write that nobody reads fails, and that ends a run in order too
+	context.AfterFunc(ctx, stop)   // a second Ctrl-C ends the program at once
 	code := cli.Main(ctx, cli.Process{
 		Args:      os.Args[1:],
 		Environ:   os.Environ(),

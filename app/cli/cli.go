@@ -2,10 +2,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -39,8 +39,14 @@ type Process struct {
 // Main runs the command line, with a command for each mode, until it is done or ctx ends, and returns the exit code.
 func Main(ctx context.Context, p Process) int {
 	root := newRoot(p)
+	out := &checkedWriter{Writer: p.Stdout}
+	root.SetOut(out)
+	root.SetErr(p.Stderr)
 	root.SetArgs(p.Args)
 	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = out.err
+	}
 
 	var verdict errVerdict
 	var usage errUsage
@@ -93,8 +99,6 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetOut(p.Stdout)
-	root.SetErr(p.Stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [command]",
@@ -147,10 +151,9 @@ func newRunCommand(p Process, d defaults, name, short, long string, plan lab.Pla
 		Example: fmt.Sprintf("  cachelab %s --workers 200 --rounds 3\n  cachelab %s --json - --redis redis://localhost:6379", name, name),
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.resolve(p.LookupEnv); err != nil {
-				return errUsage{err}
-			}
-			return runPlans(c.Context(), p, s, c.CommandPath(), []lab.Plan{plan})
+			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
+				return runPlans(ctx, p, s, terminal, c.CommandPath(), []lab.Plan{plan})
+			})
 		},
 	}
 	s.register(command.Flags())
@@ -174,31 +177,11 @@ func shown(args []string) []string {
 	return all
 }
 
-// newTerminal returns where people read, and tells the settings of it: with --json - that is not standard output.
-func newTerminal(p Process, s *settings) *report.Terminal {
-	screen := p.Stdout
-	if s.json == "-" {
-		screen = p.Stderr
-	}
-	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	return report.NewTerminal(screen, p.Environ, p.Modes)
-}
-
-// open opens the lab with its terminal, after the warnings.
-func open(ctx context.Context, p Process, s *settings, warnings []string) (*lab.Lab, *report.Terminal, error) {
-	terminal := newTerminal(p, s)
-	for _, w := range warnings {
-		terminal.Warn(w)
-	}
-	l, err := lab.Open(ctx, s.Config, terminal)
-	return l, terminal, err
-}
-
 // runPlans makes the runs and reports them.
-func runPlans(ctx context.Context, p Process, s *settings, command string, plans []lab.Plan) (err error) {
+func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Terminal, command string, plans []lab.Plan) (err error) {
 	s.Record = !s.Quiet || s.report != ""
 	s.Waterfall = !s.Quiet && len(plans) == 1 // compare ends with all
-	l, terminal, err := open(ctx, p, s, s.warnings(plans))
+	l, err := open(ctx, s, terminal, s.warnings(plans))
 	if err != nil {
 		return err
 	}
@@ -260,23 +243,23 @@ func version() string {
 	return "unknown"
 }
 
-func writeJSON(p Process, where string, array bool, runs []report.Run) (err error) {
-	var w io.Writer
-	switch where {
-	case "":
-		return nil
-	case "-":
-		w = p.Stdout
-	default:
-		file, err := os.Create(where)
-		if err != nil {
-			return fmt.Errorf("write the JSON: %w", err)
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		w = file
+// writeJSON writes the runs to a file, or to standard output for "-"; to nowhere for "".
+func writeJSON(p Process, where string, array bool, runs []report.Run) error {
+	var what any = runs
+	if !array {
+		what = runs[0]
 	}
-	if array {
-		return report.WriteJSON(w, runs)
+	var text bytes.Buffer
+	err := report.WriteJSON(&text, what)
+	switch {
+	case err != nil:
+	case where == "-":
+		_, err = p.Stdout.Write(text.Bytes())
+	case where != "":
+		err = os.WriteFile(where, text.Bytes(), 0o666)
 	}
-	return report.WriteJSON(w, runs[0])
+	if err != nil {
+		return fmt.Errorf("write the JSON: %w", err)
+	}
+	return nil
 }

@@ -82,14 +82,13 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 		Long:  "Runs each drill with its own settings, and prints one table. It takes about two minutes.",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := shared.resolve(p.LookupEnv); err != nil {
-				return errUsage{err}
-			}
 			fixed, err := p.Modes.Find(theFix)
 			if err != nil {
 				return err
 			}
-			return runAllDrills(c.Context(), p, shared, fixed)
+			return onScreen(c, p, shared, func(ctx context.Context, terminal *report.Terminal) error {
+				return runAllDrills(ctx, p, shared, terminal, fixed)
+			})
 		},
 	}
 	shared.register(command.Flags())
@@ -97,8 +96,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 }
 
 // runAllDrills makes a run of each drill. One that fails does not keep the others from theirs.
-func runAllDrills(ctx context.Context, p Process, shared *settings, fixed modes.Mode) error {
-	terminal := newTerminal(p, shared)
+func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *report.Terminal, fixed modes.Mode) error {
 	var runs []report.Run
 	var errs []error
 	for _, d := range drill.All() {

@@ -11,6 +11,7 @@ import (
 
 	"cachelab/app/lab"
 	"cachelab/app/modes"
+	"cachelab/app/report"
 )
 
 // liveSettings are the flags of live.
@@ -55,18 +56,17 @@ and its verdict. Exit code 0 if they are ok.`,
 		Example: "  cachelab live\n  cachelab live --mode fixed --workers 100 --think 100ms\n  cachelab live --each 10s --for 1m --json live.json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.resolve(p.LookupEnv); err != nil {
-				return errUsage{err}
-			}
-			return runLive(c.Context(), p, s)
+			return onScreen(c, p, s.settings, func(ctx context.Context, terminal *report.Terminal) error {
+				return runLive(ctx, p, s, terminal)
+			})
 		},
 	}
 	s.register(command.Flags())
 	return command
 }
 
-func runLive(ctx context.Context, p Process, s *liveSettings) (err error) {
-	l, terminal, err := open(ctx, p, s.settings, s.warnings())
+func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.Terminal) (err error) {
+	l, err := open(ctx, s.settings, terminal, s.warnings())
 	if err != nil {
 		return err
 	}

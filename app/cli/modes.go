@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"cachelab/app/lab"
 	"cachelab/app/modes"
+	"cachelab/app/report"
 )
 
 // theFix is the mode of load and of the drills.
@@ -39,14 +41,13 @@ many times less they are than those of the first.`,
 		Example: "  cachelab compare\n  cachelab compare --modes " + strings.Join(table.Names(), ",") + " --workers 200",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.resolve(p.LookupEnv); err != nil {
-				return errUsage{err}
-			}
-			var plans []lab.Plan
-			for _, mode := range chosen {
-				plans = append(plans, lab.Plan{Mode: mode, Scenario: modes.Rounds})
-			}
-			return runPlans(c.Context(), p, s, c.CommandPath(), plans)
+			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
+				var plans []lab.Plan
+				for _, mode := range chosen {
+					plans = append(plans, lab.Plan{Mode: mode, Scenario: modes.Rounds})
+				}
+				return runPlans(ctx, p, s, terminal, c.CommandPath(), plans)
+			})
 		},
 	}
 	s.register(command.Flags())

@@ -209,7 +209,7 @@ func TestTheLiveLineOnATerminal(t *testing.T) {
 	}
 	text := string(out)
 	contains(t, text, " 0/2 rounds · 49 waiting · 1 in flight · 1 call so far", " 1/2 rounds · 49 waiting · 1 in flight · 2 calls so far",
-		"round 1/2: 50 workers, 1 backend call", "\x1b[1A", "\rfixed  ") // the line is drawn over itself, from the first column on
+		"round 1/2: 50 workers, 1 backend call", "\r\x1b[Jfixed ━━━━━━━━──────── 1/2 rounds") // the line is drawn over itself
 	if strings.Contains(text, "…") {
 		t.Error("the live line is cut at 80 columns")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -35,35 +36,38 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run rounds-20260101-120000-abcd",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.resolve(p.LookupEnv); err != nil {
-				return errUsage{err}
-			}
-			all, err := record.Load(records, run)
-			if err != nil {
-				return err
-			}
-			terminal := report.NewTerminal(p.Stdout, p.Environ, p.Modes)
-			differing, forgotten := 0, 0
-			for _, r := range all {
-				result, err := verify.Run(c.Context(), r, o)
-				if err != nil {
-					return err
-				}
-				printVerify(terminal, result)
-				differing += result.Differing()
-				forgotten += len(result.Missing)
-			}
-			switch {
-			case differing > 0:
-				return errVerdict{}
-			case forgotten > 0:
-				return fmt.Errorf("%d of the run's traces are not in Jaeger any more: it keeps the newest ones only, and forgets all when it restarts", forgotten)
-			}
-			return nil
+			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
+				return runVerify(ctx, terminal, records, run, o)
+			})
 		},
 	}
 	s.register(command.Flags())
 	return command
+}
+
+// runVerify verifies the records of a run.
+func runVerify(ctx context.Context, terminal *report.Terminal, records, run string, o verify.Options) error {
+	all, err := record.Load(records, run)
+	if err != nil {
+		return err
+	}
+	differing, forgotten := 0, 0
+	for _, r := range all {
+		result, err := verify.Run(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		printVerify(terminal, result)
+		differing += result.Differing()
+		forgotten += len(result.Missing)
+	}
+	switch {
+	case differing > 0:
+		return errVerdict{}
+	case forgotten > 0:
+		return fmt.Errorf("%d of the run's traces are not in Jaeger any more: it keeps the newest ones only, and forgets all when it restarts", forgotten)
+	}
+	return nil
 }
 
 func printVerify(t *report.Terminal, result verify.Result) {

@@ -44,6 +44,7 @@ type Phase struct {
 // cycle is a round of a stream on its way.
 type cycle struct {
 	Round
+	begin     sync.Once // sets the two below
 	ctx       context.Context
 	end       func(RoundSummary)
 	started   time.Time
@@ -107,13 +108,16 @@ func (s *Stream) begin() {
 
 func (s *Stream) finish(elapsed time.Duration) Phase {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	end := func() {}
 	if s.current != nil {
-		s.close(s.current)
+		end = s.close(s.current)
 	}
 	s.phase.Elapsed = elapsed
 	s.flowed += elapsed
-	return s.phase
+	phase := s.phase
+	s.mu.Unlock()
+	end()
+	return phase
 }
 
 // request is one Get of one worker, in the round of the moment.
@@ -122,21 +126,24 @@ func (s *Stream) request(ctx context.Context, number int) {
 	s.leave(c, ask(c.ctx, s.Observer, s.Strategy, s.Key, Worker{Round: c.Number, Number: number}, time.Now()))
 }
 
-// join returns the round that a request begins in.
+// join returns the round that a request begins in. The observer is told of it outside of the lock: it holds up those who
+// wait for this round's context, and nobody else.
 func (s *Stream) join(ctx context.Context) *cycle {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.current == nil {
 		s.begun++
-		c := &cycle{Round: Round{Number: s.begun, Workers: s.Workers}, started: time.Now()}
-		c.ctx, c.end = s.Observer.Round(ctx, c.Round)
-		s.current = c
+		s.current = &cycle{Round: Round{Number: s.begun, Workers: s.Workers}, started: time.Now()}
 	}
-	s.current.inFlight++
-	return s.current
+	c := s.current
+	c.inFlight++
+	s.mu.Unlock()
+	c.begin.Do(func() { c.ctx, c.end = s.Observer.Round(ctx, c.Round) })
+	return c
 }
 
 func (s *Stream) leave(c *cycle, r Response) {
+	end := func() {}
+	defer func() { end() }() // outside of the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.responses = append(c.responses, r)
@@ -148,12 +155,12 @@ func (s *Stream) leave(c *cycle, r Response) {
 		s.current = nil
 	}
 	if c != s.current && c.inFlight == 0 {
-		s.close(c)
+		end = s.close(c)
 	}
 }
 
-// close ends a round that has all its answers.
-func (s *Stream) close(c *cycle) {
+// close ends a round that has all its answers. What it returns tells the observer, once the lock is free.
+func (s *Stream) close(c *cycle) (end func()) {
 	if c == s.current {
 		s.current = nil
 	}
@@ -161,7 +168,7 @@ func (s *Stream) close(c *cycle) {
 	s.ledger.add(c.responses, summary)
 	s.phase.Requests += len(c.responses)
 	s.phase.Counts.Add(summary.Counts)
-	c.end(summary)
+	return func() { c.end(summary) }
 }
 
 // steps is about the number of spans of a request.

@@ -185,7 +185,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	if err != nil {
 		return ledger, err
 	}
-	view := r.terminal.View(ctx, r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
+	view := r.terminal.View(r.mode.Name, r.config.Workers, r.config.Rounds, !r.config.Quiet)
 	defer view.Close()
 	tell := events.Teller(view.Tell)
 	faults := r.faults(redis, bridge, tell)

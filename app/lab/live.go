@@ -123,7 +123,7 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 	}
 	observed.Push(ctx) // the zeros, before the first increment
 
-	view := r.terminal.Live(ctx, r.config.Workers, !r.config.Quiet)
+	view := r.terminal.Live(r.config.Workers, !r.config.Quiet)
 	defer view.Close()
 	for _, s := range shares {
 		s.stream = s.newStream(plan.Think, view)

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -64,13 +65,14 @@ func watch(t *testing.T, c lab.Config, name string) observed {
 	reader := sdkmetric.NewManualReader()
 	c.Spans, c.Reader = recorder, kept{reader}
 	var screen strings.Builder
-	l, err := lab.Open(t.Context(), c, report.PlainTerminal(&screen))
+	terminal := report.PlainTerminal(&screen)
+	l, err := lab.Open(t.Context(), c, terminal)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	run, err := l.Run(t.Context(), lab.Plan{Mode: mode})
-	if err != nil {
+	if err := errors.Join(err, terminal.Close()); err != nil {
 		t.Fatal(err)
 	}
 	o := observed{run: run, spans: recorder.Ended(), byID: map[trace.SpanID]sdktrace.ReadOnlySpan{},

@@ -31,8 +31,7 @@ func (t *Terminal) Drills(runs []Run) {
 		return cell
 	}
 	t.println("")
-	t.println(table.New().Headers("drill", "calls", "expiries", "peak", "errors", "lost", "time", "verdict").Rows(rows...).
-		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
+	t.table(table.New().Headers("drill", "calls", "expiries", "peak", "errors", "lost", "time", "verdict").Rows(rows...).StyleFunc(style))
 	for _, r := range runs {
 		t.println(bold.Render(r.Drill+" ") + verdictLine(r))
 	}

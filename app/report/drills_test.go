@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"strings"
 	"testing"
 
 	"cachelab/app/cache"
@@ -10,12 +9,13 @@ import (
 )
 
 func TestDrillsAreOneTableWithTheVerdictsBelow(t *testing.T) {
-	var screen strings.Builder
-	report.PlainTerminal(&screen).Drills([]report.Run{
-		{Drill: "slow-fill", BackendCalls: 8, Expiries: 2, BackendPeak: 4, Lock: report.Lock{Lost: 7}, Duration: 5.94,
-			Verdict: herd.Verdict{OK: true, Text: "as it should be"}},
-		{Drill: "lost-redis", BackendCalls: 3, Expiries: 2, BackendPeak: 1, Outcomes: map[cache.Outcome]int{cache.Failed: 49}, Duration: 2.8,
-			Verdict: herd.Verdict{Text: "worse than that"}},
+	got := printed(func(t *report.Terminal) {
+		t.Drills([]report.Run{
+			{Drill: "slow-fill", BackendCalls: 8, Expiries: 2, BackendPeak: 4, Lock: report.Lock{Lost: 7}, Duration: 5.94,
+				Verdict: herd.Verdict{OK: true, Text: "as it should be"}},
+			{Drill: "lost-redis", BackendCalls: 3, Expiries: 2, BackendPeak: 1, Outcomes: map[cache.Outcome]int{cache.Failed: 49}, Duration: 2.8,
+				Verdict: herd.Verdict{Text: "worse than that"}},
+		})
 	})
 	want := `
 ╭────────────┬───────┬──────────┬──────┬────────┬──────┬───────┬─────────╮
@@ -27,7 +27,7 @@ func TestDrillsAreOneTableWithTheVerdictsBelow(t *testing.T) {
 slow-fill verdict: ok, as it should be
 lost-redis verdict: not ok, worse than that
 `
-	if got := screen.String(); got != want {
+	if got != want {
 		t.Errorf("got:%s\nwant:%s", got, want)
 	}
 }

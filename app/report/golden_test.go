@@ -34,7 +34,9 @@ func golden(t *testing.T, name, got string) {
 // printed is what a plain terminal gets.
 func printed(print func(*report.Terminal)) string {
 	var screen strings.Builder
-	print(report.PlainTerminal(&screen))
+	terminal := report.PlainTerminal(&screen)
+	print(terminal)
+	_ = terminal.Close() // a builder takes everything
 	return screen.String()
 }
 

@@ -3,12 +3,8 @@ package report
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"cachelab/app/cache"
 	"cachelab/app/events"
@@ -16,7 +12,7 @@ import (
 )
 
 // Live is the view of a live run: a line for each expiry cycle and each phase, and on a terminal a status line
-// below them. Make one with [Terminal.Live]; Close it before anything else is printed.
+// below them. Make one with [Terminal.Live], and Close it.
 type Live struct {
 	*View
 
@@ -34,19 +30,8 @@ type phase struct {
 }
 
 // Live starts a view of a live run. With steps it prints a line for each.
-func (t *Terminal) Live(ctx context.Context, workers int, steps bool) *Live {
-	l := &Live{View: newView(ctx, workers, 0, steps)}
-	if t.live != nil {
-		l.progress = t.progress()
-		l.bar = l.progress.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
-			decor.Meta(decor.Any(func(decor.Statistics) string { return l.now().mode + " " }), func(mode string) string {
-				return t.color(strings.TrimSpace(mode)).Render(mode)
-			}),
-			decor.Any(func(decor.Statistics) string { return l.status() }),
-		))
-	}
-	l.start(t.out)
-	return l
+func (t *Terminal) Live(workers int, steps bool) *Live {
+	return &Live{View: newView(t, workers, steps)}
 }
 
 func (l *Live) now() phase {
@@ -56,13 +41,14 @@ func (l *Live) now() phase {
 }
 
 // status is the line that is always there.
-func (l *Live) status() string {
+func (l *Live) status(int) string {
 	p := l.now()
 	clock := time.Since(p.started).Round(time.Second).String()
 	if p.length > 0 {
 		clock += " of " + p.length.String()
 	}
-	return fmt.Sprintf("%s · %d waiting · %d in flight · %s", clock, l.waiting.Load(), l.inFlight.Load(), herd.Claim(p.calls, p.expiries))
+	return fmt.Sprintf("%s %s · %d waiting · %d in flight · %s", l.terminal.color(p.mode).Render(p.mode), clock, l.waiting.Load(), l.inFlight.Load(),
+		herd.Claim(p.calls, p.expiries))
 }
 
 // Phase says that a phase begins. It must end before the next begins.
@@ -71,6 +57,7 @@ func (l *Live) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
 	defer l.mu.Unlock()
 	l.phases++
 	number := l.phases
+	l.show(l.status)
 	l.phase = phase{mode: mode, started: time.Now(), length: length}
 	return func(p herd.Phase) { l.say(phaseLine(mode, number, p)) }
 }

@@ -15,7 +15,8 @@ import (
 
 func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
 	var screen strings.Builder
-	view := report.PlainTerminal(&screen).Live(t.Context(), 20, true)
+	terminal := report.PlainTerminal(&screen)
+	view := terminal.Live(20, true)
 	observer := view.Observe("broken", herd.NoObserver{})
 	end := view.Phase("broken", 30*time.Second)
 	round := func(number int, c cache.Counts, outcomes map[cache.Outcome]int) {
@@ -28,6 +29,9 @@ func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
 	round(3, cache.Counts{}, map[cache.Outcome]int{cache.Failed: 3})       // Redis is away
 	end(herd.Phase{Requests: 253, Counts: cache.Counts{BackendCalls: 16, Expiries: 1}, Elapsed: 30 * time.Second})
 	view.Close()
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
 	want := `r1 w07 BACKEND CALL
 broken 1: 200 requests, 16 backend calls, 1 expiry, 3.25 s, 1 error
 broken 3: 3 requests, 0 backend calls, 0 expiries, 3.25 s, 3 errors

@@ -3,7 +3,6 @@ package report
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
@@ -191,8 +190,5 @@ func WriteJSON(w io.Writer, what any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(what); err != nil {
-		return fmt.Errorf("write the JSON: %w", err)
-	}
-	return nil
+	return encoder.Encode(what)
 }

@@ -18,7 +18,16 @@ func (t *Terminal) Table(headers []string, rows [][]string, wrong func(row int) 
 		}
 		return cell
 	}
-	t.println(table.New().Headers(headers...).Rows(rows...).Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
+	t.table(table.New().Headers(headers...).Rows(rows...).StyleFunc(style))
+}
+
+// table prints a table, which is made narrower for a terminal that is.
+func (t *Terminal) table(of *table.Table) {
+	of.Border(lipgloss.RoundedBorder())
+	if columns := t.width(); lipgloss.Width(of.String()) > columns {
+		of.Width(columns)
+	}
+	t.println(of.String())
 }
 
 // Say prints a line.

@@ -16,35 +16,61 @@ import (
 )
 
 // Terminal prints for people. Colours and the live view appear on a terminal only; elsewhere it prints plain
-// lines. NO_COLOR is obeyed.
+// lines. NO_COLOR and TERM=dumb are obeyed. Its methods hand over what is to be printed, and wait for nobody who reads it;
+// Close it to see it written.
 type Terminal struct {
-	out   io.Writer
-	live  *os.File // for the live view; nil when it is not a terminal
+	*printer
+	live  bool // draws a status line
 	modes modes.Table
 }
 
+// plainWidth is how many columns there are where nobody tells.
+const plainWidth = 80
+
 // NewTerminal returns a terminal that prints to file, in the colours of the modes. The environment is consulted for NO_COLOR,
-// TERM and CI.
-func NewTerminal(file *os.File, environ []string, table modes.Table) *Terminal {
-	t := &Terminal{out: colorprofile.NewWriter(file, environ), modes: table}
-	if term.IsTerminal(file.Fd()) && !isCI(environ) {
-		t.live = file
+// TERM and CI. The function is told of the first write that fails; there is none after it.
+func NewTerminal(file *os.File, environ []string, table modes.Table, failed func(error)) *Terminal {
+	out := colorprofile.NewWriter(file, environ)
+	if variable(environ, "NO_COLOR") != "" { // whatever it says: see no-color.org
+		out.Profile = min(out.Profile, colorprofile.ASCII)
 	}
-	return t
+	width := func() int {
+		columns, _, err := term.GetSize(file.Fd())
+		if err != nil || columns <= 0 {
+			return plainWidth
+		}
+		return columns
+	}
+	kind, ci := variable(environ, "TERM"), variable(environ, "CI")
+	return &Terminal{
+		printer: newPrinter(out, width, failed),
+		live:    term.IsTerminal(file.Fd()) && kind != "" && kind != "dumb" && (ci == "" || ci == "false"),
+		modes:   table,
+	}
 }
 
 // PlainTerminal returns a terminal that prints plain lines to w.
 func PlainTerminal(w io.Writer) *Terminal {
-	return &Terminal{out: &colorprofile.Writer{Forward: w, Profile: colorprofile.NoTTY}}
+	out := &colorprofile.Writer{Forward: w, Profile: colorprofile.NoTTY}
+	return &Terminal{printer: newPrinter(out, func() int { return plainWidth }, func(error) {})}
 }
 
-func isCI(environ []string) bool {
+// Close returns when all is written. The error is that of the first write that failed.
+func (t *Terminal) Close() error { return t.close() }
+
+// variable is the value of a variable, "" if there is none. Of several the last one counts.
+func variable(environ []string, name string) (value string) {
 	for _, e := range environ {
-		if name, value, _ := strings.Cut(e, "="); name == "CI" {
-			return value != "" && value != "false"
+		if n, v, _ := strings.Cut(e, "="); n == name {
+			value = v
 		}
 	}
-	return false
+	return value
+}
+
+// cut is the text without what does not fit into so many columns.
+func cut(text string, columns int) string {
+	return lipgloss.NewStyle().Inline(true).MaxWidth(max(1, columns)).Render(text)
 }
 
 // color is the colour of a mode's name; of one that is not in the table, the terminal's own.
@@ -75,7 +101,7 @@ func (t *Terminal) Notice(text string) {
 // Warn prints a warning.
 func (t *Terminal) Warn(text string) { t.println(amber.Render("warning: ") + text) }
 
-func (t *Terminal) println(text string) { fmt.Fprintln(t.out, text) }
+func (t *Terminal) println(text string) { t.print(text + "\n") }
 
 // Summary prints what a run came to, with the first error of each kind.
 func (t *Terminal) Summary(r Run) {
@@ -277,8 +303,7 @@ func (t *Terminal) Compare(runs ...Run) {
 		return cell.Inherit(colors[column])
 	}
 	t.println("")
-	t.println(table.New().Headers(headers...).Rows(CompareRows(runs)...).
-		Border(lipgloss.RoundedBorder()).StyleFunc(style).String())
+	t.table(table.New().Headers(headers...).Rows(CompareRows(runs)...).StyleFunc(style))
 	for _, r := range runs {
 		t.println(verdictLine(r))
 	}

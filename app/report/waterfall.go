@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	textWidth = 80 // of a waterfall in text
-	textRows  = 12 // workers in it
+	textRows = 12 // workers in a waterfall in text
+	// minPlot is how narrow its plot may become.
+	minPlot = 10
 )
 
 // The signs of a waterfall in text, told apart without their colours too.
@@ -36,8 +37,9 @@ func (t *Terminal) Waterfalls(runs ...Run) {
 			continue
 		}
 		t.println("")
-		for _, line := range newTextWaterfall(r, s, t.color(r.Mode)).lines() {
-			t.println(line)
+		columns := min(plainWidth, t.width())
+		for _, line := range newTextWaterfall(r, s, columns, t.color(r.Mode)).lines() {
+			t.println(lipgloss.Wrap(line, columns, ""))
 		}
 	}
 }
@@ -87,9 +89,9 @@ type textWaterfall struct {
 	accent lipgloss.Style
 }
 
-func newTextWaterfall(r Run, s scale, accent lipgloss.Style) textWaterfall {
+func newTextWaterfall(r Run, s scale, columns int, accent lipgloss.Style) textWaterfall {
 	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Round.Workers))), accent: accent}
-	w.width = textWidth - w.margin() - len("  peak 50 in flight")
+	w.width = max(minPlot, columns-w.margin()-len("  peak 50 in flight"))
 	return w
 }
 
@@ -119,8 +121,8 @@ func (w textWaterfall) column(d time.Duration) int {
 }
 
 func (w textWaterfall) axis() string {
-	line := []rune(strings.Repeat(" ", textWidth))
-	for at := time.Duration(0); at <= w.scale.total; at += w.scale.tick(6) {
+	line := []rune(strings.Repeat(" ", w.margin()+w.width+len("  peak 50 in flight")))
+	for at := time.Duration(0); at <= w.scale.total; at += w.scale.tick(max(1, w.width/8)) {
 		copy(line[w.margin()+w.column(at):], []rune("╵"+axisText(at)))
 	}
 	return strings.TrimRight(string(line), " ")
