@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -91,7 +93,18 @@ func (s *Service) Load(ctx context.Context, key string) (string, error) {
 	if call.Err != nil {
 		return "", fmt.Errorf("call %d: %w", call.Number, call.Err)
 	}
-	return fmt.Sprintf("%s costs 19.99 EUR (answer %d)", key, call.Number), nil
+	return Answer(key, call.Number), nil
+}
+
+// Answer is the service's n-th answer (from 1), for a key.
+func Answer(key string, n int) string { return fmt.Sprintf("%s costs 19.99 EUR (answer %d)", key, n) }
+
+// IsAnswer reports whether value may be an answer for key, of any instance of the service.
+func IsAnswer(key, value string) bool {
+	beginning, _ := strings.CutSuffix(Answer(key, 1), "1)")
+	number, found := strings.CutPrefix(value, beginning)
+	n, err := strconv.Atoi(strings.TrimSuffix(number, ")"))
+	return found && err == nil && value == Answer(key, n)
 }
 
 // Stats returns the counts so far.

@@ -52,6 +52,8 @@ type Config struct {
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
+	// Locks says that some run of the lab takes the fill lock: before the first it is found out whether Redis permits it.
+	Locks bool
 	// Record keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
 	Record, Waterfall bool
 }
@@ -69,21 +71,24 @@ func Open(ctx context.Context, config Config, terminal *report.Terminal) (*Lab, 
 	redisstore.DiscardClientLog()
 	telemetry.DiscardLog()
 	l := &Lab{config: config, terminal: terminal}
-	why := ""
-	if config.Redis.Auto {
+	switch {
+	case config.Redis.Embedded:
+		return l, l.embed("")
+	case config.Redis.Auto:
 		if err := redisstore.Probe(ctx, config.Redis); err != nil {
-			why = fmt.Sprintf(" (none at localhost:6379: %v)", err)
+			return l, l.embed(fmt.Sprintf(" (none at localhost:6379: %v)", err))
 		}
 	}
-	if !config.Redis.Embedded && why == "" {
-		return l, nil
-	}
-	var err error
-	if l.embedded, err = embedded.Start(); err != nil {
-		return nil, err
-	}
-	terminal.Notice("redis: using the embedded one" + why)
 	return l, nil
+}
+
+// embed uses the embedded Redis from now on; a line says so, and why.
+func (l *Lab) embed(why string) (err error) {
+	if l.embedded, err = embedded.Start(); err != nil {
+		return err
+	}
+	l.terminal.Notice("redis: using the embedded one" + why)
+	return nil
 }
 
 // Close stops the Redis servers that are the lab's.
@@ -118,6 +123,9 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 				return report.Run{}, err
 			}
 		}
+	}
+	if err := l.ready(ctx, r.id, plan.Mode.Locks); err != nil {
+		return report.Run{}, err
 	}
 	l.terminal.Notice(r.settings())
 
@@ -177,9 +185,6 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 		return ledger, err
 	}
 	defer func() { err = errors.Join(err, redis.Close()) }()
-	if err := r.prepare(ctx, redis); err != nil {
-		return ledger, err
-	}
 
 	service, bridge, err := r.observedBackend(observed)
 	if err != nil {
@@ -208,7 +213,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 		Key:      r.config.Key,
 		Workers:  r.config.Workers,
 		Rounds:   r.config.Rounds,
-		Keeper:   redis,
+		Keeper:   r.patient(redis),
 		Observer: view.Observe(bridge.Observer(herd.NoObserver{})),
 	}
 	bridge.Begin(r.config.Workers)
@@ -287,30 +292,6 @@ func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.C
 	}
 	options.Commands, options.Starts = l.embedded.Commands, l.embedded.Starts
 	return redisstore.OpenAt(ctx, l.embedded.Addr(), options)
-}
-
-// prepare waits for a fill lock that somebody holds, which is never deleted, and lets the key expire.
-func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis) error {
-	lock := cache.LockKey(l.config.Key)
-	holder, err := redis.Locked(ctx, lock)
-	if err != nil {
-		return err
-	}
-	if holder != nil {
-		if holder.TTL < 0 {
-			return fmt.Errorf("the fill lock %q holds %q and never expires, so it is not the lab's: delete it or choose another --key", lock, holder.Token)
-		}
-		l.terminal.Notice(fmt.Sprintf("the fill lock is held by %q: waiting up to %v for it", holder.Token, holder.TTL))
-		limited, cancel := context.WithTimeout(ctx, holder.TTL+time.Second)
-		defer cancel()
-		if err := redis.AwaitExpiry(limited, lock); err != nil {
-			if limited.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("still held after %v: is another run using this key? choose another --key", holder.TTL)
-			}
-			return fmt.Errorf("waiting for the fill lock %q: %w", lock, err)
-		}
-	}
-	return redis.Forget(ctx, l.config.Key)
 }
 
 func (l *Lab) redisName() string {

@@ -38,6 +38,9 @@ func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error
 		about.mode.Locks = about.mode.Locks || mode.Locks
 	}
 	about.id = newRunID(modes.Live, about.started)
+	if err := l.ready(ctx, about.id, about.mode.Locks); err != nil {
+		return nil, err
+	}
 	l.terminal.Notice(about.settings())
 
 	shares, err := about.live(ctx, plan)
@@ -117,9 +120,6 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 		}
 		s.bridge.Rest()
 		shares = append(shares, s)
-	}
-	if err := r.prepare(ctx, shares[0].redis); err != nil {
-		return nil, err
 	}
 	observed.Push(ctx) // the zeros, before the first increment
 

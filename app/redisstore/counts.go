@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,6 +39,9 @@ type Census struct {
 	err          error
 }
 
+// errNameless says that the server refuses names, so its other clients cannot be told from the lab's.
+var errNameless = errors.New("the server refuses CLIENT SETNAME")
+
 // TakeCensus reads the server's counters. A server that refuses is no error here: the count says so.
 func (r *Redis) TakeCensus(ctx context.Context) Census {
 	c := Census{began: time.Now(), dialled: int(r.dialled.Load())}
@@ -46,6 +50,10 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 		if r.options.Starts != nil {
 			c.server = strconv.Itoa(r.options.Starts())
 		}
+		return c
+	}
+	if r.options.Name == "" {
+		c.err = errNameless
 		return c
 	}
 	var server, info, stats, clients string

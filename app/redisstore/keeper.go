@@ -24,27 +24,35 @@ type Holder struct {
 	TTL   time.Duration // until it expires; negative if it never does
 }
 
-// Forget deletes key, so that a run starts with an expired key. A key that never expires is somebody else's: it stays,
-// and that is an error.
-func (r *Redis) Forget(ctx context.Context, key string) error {
+// Forget deletes key, so that a run starts with an expired key. Only what the lab may have written is deleted: a value
+// that is ours, with an expiry. Anything else stays, and is an error.
+func (r *Redis) Forget(ctx context.Context, key string, ours func(value string) bool) error {
+	value, err := r.keeper.Get(ctx, key).Result()
+	absent := errors.Is(err, redis.Nil)
+	if err != nil && !absent {
+		return r.refused(ctx, fmt.Sprintf("GET %q", key), err)
+	}
 	ttl, err := r.keeper.PTTL(ctx, key).Result()
 	if err != nil {
-		return fmt.Errorf("look for %q before the run: %w", key, err)
+		return r.refused(ctx, fmt.Sprintf("PTTL %q", key), err)
 	}
 	if ttl == keyForever {
-		return fmt.Errorf("%q is in Redis and never expires, so it is not the lab's: delete it, choose another --key, or use --redis embedded", key)
+		return fmt.Errorf("%q is in Redis and never expires, so it is not the lab's: %s", key, makeRoom)
 	}
-	if err := r.keeper.Del(ctx, key).Err(); err != nil {
-		return fmt.Errorf("delete %q before the run: %w", key, err)
+	if !absent && !ours(value) {
+		return fmt.Errorf("%q is in Redis and holds %.60q, which is not the lab's: %s", key, value, makeRoom)
 	}
-	return nil
+	return r.refused(ctx, fmt.Sprintf("DEL %q", key), r.keeper.Del(ctx, key).Err())
 }
+
+// makeRoom is what to do about somebody else's key.
+const makeRoom = "delete it, choose another --key, or use --redis embedded"
 
 // TTL returns how long key will live, 0 if it is absent.
 func (r *Redis) TTL(ctx context.Context, key string) (time.Duration, error) {
 	ttl, err := r.keeper.PTTL(ctx, key).Result()
 	if err != nil {
-		return 0, fmt.Errorf("look at the TTL of %q: %w", key, err)
+		return 0, r.refused(ctx, fmt.Sprintf("PTTL %q", key), err)
 	}
 	return max(0, ttl), nil
 }
@@ -56,11 +64,11 @@ func (r *Redis) Locked(ctx context.Context, lockKey string) (*Holder, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for the lock %q: %w", lockKey, err)
+		return nil, r.refused(ctx, fmt.Sprintf("GET %q", lockKey), err)
 	}
 	ttl, err := r.keeper.PTTL(ctx, lockKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("look for the lock %q: %w", lockKey, err)
+		return nil, r.refused(ctx, fmt.Sprintf("PTTL %q", lockKey), err)
 	}
 	if ttl == keyAbsent {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +63,7 @@ func (discard) Printf(context.Context, string, ...any) {}
 
 // Probe reports whether the Redis of an auto target answers, and if not, why.
 func Probe(ctx context.Context, t Target) error {
-	client := redis.NewClient(clientOptions(t, 1, "cachelab"))
+	client := redis.NewClient(clientOptions(t, 1, ""))
 	defer client.Close()
 	return ping(ctx, client, autoTimeout)
 }
@@ -75,10 +75,16 @@ func Open(ctx context.Context, options Options) (*Redis, error) {
 	r.client = r.newClient(min(options.Workers, maxPool))
 	r.keeper = r.newClient(1)
 	r.Store = NewStore(r.client)
-	if err := r.start(ctx); err != nil {
-		return nil, errors.Join(err, r.Close())
+	err := r.start(ctx)
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	err = errors.Join(err, r.Close())
+	if options.Name != "" && nameRefused.MatchString(err.Error()) {
+		options.Name = "" // only the count of commands needs it
+		return Open(ctx, options)
+	}
+	return nil, err
 }
 
 // OpenAt is Open for the server at addr (host:port) on this machine.
@@ -89,16 +95,19 @@ func OpenAt(ctx context.Context, addr string, options Options) (*Redis, error) {
 
 func (r *Redis) start(ctx context.Context) error {
 	if err := ping(ctx, r.keeper, answerTimeout); err != nil {
-		return unreachable(r.options.Target, err)
+		return r.refused(ctx, "PING", err)
 	}
 	if err := warm(ctx, r.client); err != nil {
-		return unreachable(r.options.Target, err)
+		return r.refused(ctx, fmt.Sprintf("PING on %d connections", r.client.Options().PoolSize), err)
 	}
 	if r.options.Instrument == nil {
 		return nil
 	}
 	return r.options.Instrument(r.client)
 }
+
+// nameRefused is how servers refuse CLIENT SETNAME, with and without the subcommand.
+var nameRefused = regexp.MustCompile(`(?i)(NOPERM|unknown (sub)?command).*\bclient\b`)
 
 func (r *Redis) newClient(pool int) *redis.Client {
 	o := clientOptions(r.options.Target, pool, r.options.Name)
@@ -149,7 +158,7 @@ func ping(ctx context.Context, client *redis.Client, timeout time.Duration) erro
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	started := time.Now()
-	err := client.Ping(limited).Err()
+	err := pinged(client.Ping(limited).Err())
 	if slow := net.Error(nil); ctx.Err() == nil && errors.As(err, &slow) && slow.Timeout() {
 		return fmt.Errorf("no answer within %v", time.Since(started).Round(100*time.Millisecond))
 	}
@@ -165,7 +174,7 @@ func warm(ctx context.Context, client *redis.Client) error {
 		done.Go(func() {
 			conn := client.Conn()
 			defer conn.Close()
-			errs[i] = conn.Ping(ctx).Err()
+			errs[i] = pinged(conn.Ping(ctx).Err())
 			all.Done()
 			all.Wait() // keep it, so that nobody is given the same
 		})
@@ -174,13 +183,12 @@ func warm(ctx context.Context, client *redis.Client) error {
 	return errors.Join(errs...)
 }
 
-// unreachable explains a Redis that was asked for and does not answer. Reasons repeat themselves when many
-// connections fail alike: one is enough.
-func unreachable(t Target, err error) error {
-	reason, _, _ := strings.Cut(err.Error(), "\n")
-	advice := "start it, correct --redis, or use --redis embedded"
-	if strings.Contains(reason, "NOAUTH") || strings.Contains(reason, "WRONGPASS") {
-		advice = "give user and password: --redis redis://user:password@host:port"
+// pinged is the error of a PING. A server that refuses it is there.
+func pinged(err error) error {
+	if err != nil && pingRefused.MatchString(err.Error()) {
+		return nil
 	}
-	return fmt.Errorf("tried PING at %s: %s; %s", t, reason, advice)
+	return err
 }
+
+var pingRefused = regexp.MustCompile(`NOPERM.*'ping'`)

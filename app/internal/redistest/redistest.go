@@ -4,6 +4,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -76,4 +77,20 @@ func (s *Server) signal(signal syscall.Signal) {
 	if err := syscall.Kill(s.server.Pid(), signal); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// StartTLS starts a server that speaks TLS at the address that it returns, with tls-auth-clients as given: "yes" wants a
+// certificate of each client.
+func StartTLS(t testing.TB, certificate, key, clients string) (addr string) {
+	t.Helper()
+	var config net.ListenConfig
+	free, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = free.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	free.Close()
+	Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", clients)
+	return addr
 }

@@ -1,0 +1,120 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"cachelab/app/backend"
+	"cachelab/app/cache"
+	"cachelab/app/herd"
+	"cachelab/app/redisstore"
+)
+
+// ready makes sure that the Redis does what a run will ask of it: the lock is free, the key has expired, and each command
+// is permitted. With auto, a Redis that refuses is left for the embedded one; a line says why.
+func (l *Lab) ready(ctx context.Context, id string, locks bool) error {
+	locks = locks || l.config.Locks
+	err := l.tryRedis(ctx, id, locks)
+	if refusal := (*redisstore.Refusal)(nil); !errors.As(err, &refusal) || !l.config.Redis.Auto || l.embedded != nil || l.server != nil {
+		return err
+	}
+	if err := l.embed(fmt.Sprintf(" (%v)", err)); err != nil {
+		return err
+	}
+	return l.tryRedis(ctx, id, locks)
+}
+
+// tryRedis prepares the Redis with connections of its own, as many as the run's.
+func (l *Lab) tryRedis(ctx context.Context, id string, locks bool) error {
+	redis, err := l.openRedis(ctx, id, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.prepare(ctx, redis, locks), redis.Close())
+}
+
+// prepare waits for a fill lock that somebody holds, which is never deleted, lets the key expire, and tries each command.
+func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) error {
+	key, lock := l.config.Key, cache.LockKey(l.config.Key)
+	if err := l.awaitLock(ctx, redis, lock); err != nil {
+		return err
+	}
+	if err := redis.Forget(ctx, key, func(value string) bool { return backend.IsAnswer(key, value) }); err != nil {
+		return err
+	}
+	if !locks {
+		lock = ""
+	}
+	return redis.Preflight(ctx, key, lock, backend.Answer(key, 0))
+}
+
+func (l *Lab) awaitLock(ctx context.Context, redis *redisstore.Redis, lock string) error {
+	holder, err := redis.Locked(ctx, lock)
+	if err != nil || holder == nil {
+		return err
+	}
+	if holder.TTL < 0 || backend.IsAnswer(lock, holder.Token) {
+		return fmt.Errorf("the fill lock of %q is %q, and somebody keeps %q there, which is no lock: delete it, choose another --key, or use --redis embedded",
+			l.config.Key, lock, holder.Token)
+	}
+	l.terminal.Notice(fmt.Sprintf("the fill lock is held by %q: waiting up to %v for it", holder.Token, holder.TTL))
+	limited, cancel := context.WithTimeout(ctx, holder.TTL+time.Second)
+	defer cancel()
+	if err := redis.AwaitExpiry(limited, lock); err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("still held after %v: is another run using this key? choose another --key", holder.TTL)
+		}
+		return fmt.Errorf("waiting for the fill lock %q: %w", lock, err)
+	}
+	return nil
+}
+
+// patient is the run's keeper. It says so when the key lives on after a TTL, and does not wait for ever.
+func (r *run) patient(redis *redisstore.Redis) herd.Keeper {
+	ttl := time.Duration(float64(r.config.TTL) * (1 + r.config.TTLJitter))
+	return patience{keeper: redis, ttlOf: redis.TTL, ttl: ttl, say: r.terminal.Say}
+}
+
+type patience struct {
+	keeper herd.Keeper
+	ttlOf  func(ctx context.Context, key string) (time.Duration, error)
+	ttl    time.Duration // the longest life of what the lab writes
+	say    func(string)
+}
+
+const (
+	// lateness is how much longer than its TTL a key may seem to live: the fill's reply, and a busy machine.
+	lateness = 500 * time.Millisecond
+	// extraLife is how long beyond two TTLs a key is waited for; an outage of Redis is among it.
+	extraLife = 15 * time.Second
+)
+
+// AwaitExpiry implements [herd.Keeper].
+func (p patience) AwaitExpiry(ctx context.Context, key string) error {
+	limit := 2*p.ttl + extraLife
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var teller sync.WaitGroup
+	teller.Go(func() {
+		select {
+		case <-time.After(p.ttl + lateness):
+			if left, err := p.ttlOf(limited, key); err == nil && left > 0 {
+				p.say(fmt.Sprintf("waiting for the expiry of %q: it lives for %v yet, and the lab gave it no more than %v; giving up in %v",
+					key, left.Round(time.Millisecond), p.ttl, limit-p.ttl-lateness))
+			}
+		case <-limited.Done():
+		}
+	})
+	err := p.keeper.AwaitExpiry(limited, key)
+	late := err != nil && limited.Err() != nil && ctx.Err() == nil
+	cancel()
+	teller.Wait()
+	if late {
+		return fmt.Errorf("it did not expire in %v, and the lab gave it no more than %v: another client sets its expiry, or a clock was set; choose another --key, or use --redis embedded",
+			limit, p.ttl)
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// trialTTL is how long what a preflight stores would live if it were not removed.
+const trialTTL = time.Second
+
+// Preflight sends each command that the strategies send, once, on the real keys: a user may have rights on just these
+// two. The key must be forgotten; lockKey must be free, and is "" where no strategy locks. Value is what is stored for
+// that moment; all is removed again. It goes by the housekeeping's connection and comes before the first census, so
+// nobody counts it. The error is a [*Refusal].
+func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err error) {
+	ending := context.WithoutCancel(ctx)
+	store := NewStore(r.keeper)
+	if _, _, err := store.Get(ctx, key); err != nil {
+		return r.refused(ctx, fmt.Sprintf("GET %q", key), err)
+	}
+	if lockKey != "" {
+		token := "preflight-" + r.options.Name
+		if _, err := store.Lock(ctx, lockKey, token, trialTTL); err != nil {
+			return r.refused(ctx, fmt.Sprintf("SET %q NX GET PX", lockKey), err)
+		}
+		defer func() {
+			_, unlockErr := store.Unlock(ending, lockKey, token)
+			if unlockErr == nil {
+				return
+			}
+			if err == nil {
+				err = r.refused(ctx, fmt.Sprintf("EVAL (compare and delete %q)", lockKey), unlockErr)
+			}
+			if holder, getErr := r.keeper.Get(ending, lockKey).Result(); getErr == nil && holder == token {
+				_ = r.keeper.Del(ending, lockKey).Err() // else it ends with its TTL
+			}
+		}()
+	}
+	defer func() { // what must not fail: it worked when the key was forgotten
+		if delErr := r.keeper.Del(ending, key).Err(); err == nil {
+			err = r.refused(ctx, fmt.Sprintf("DEL %q", key), delErr)
+		}
+	}()
+	_, err = store.Set(ctx, key, value, trialTTL)
+	return r.refused(ctx, fmt.Sprintf("SET %q GET PX", key), err)
+}
