@@ -290,7 +290,7 @@ func TestAVerdictThatIsNotOkExits3(t *testing.T) {
 
 func TestKeysOfAnyBytesWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, redis string) {
-		for _, key := range []string{"", "\x00\r\n\xff", "a b\"c"} {
+		for _, key := range []string{" ", "\x00\r\n\xff", "a b\"c"} {
 			out := run(t.Context(), t, nil, "fixed", "--redis", redis, "--key", key, "--workers", "3", "--rounds", "1",
 				"--backend-latency", "10ms", "--json", "-")
 			equal(t, "exit code", out.code, cli.ExitOK)

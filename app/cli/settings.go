@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cachelab/app/backend"
+	"cachelab/app/cache"
 	"cachelab/app/lab"
 	"cachelab/app/redisstore"
 	"cachelab/telemetry"
@@ -78,7 +79,7 @@ func newSettings(d defaults) *settings {
 	s := &settings{}
 	add(s, "workers", d.workers, "how many ask in each round", &s.Workers, integer(1, maxWorkers))
 	add(s, "rounds", d.rounds, "how many times the key expires", &s.Rounds, integer(1, maxRounds))
-	add(s, "key", "product:42:price", "the hot key; its fill lock is KEY:filling", &s.Key, text)
+	add(s, "key", "product:42:price", "the hot key; its fill lock is KEY:filling", &s.Key, keyName)
 	add(s, "ttl", "3s", "expiry of the cached value", &s.TTL, duration(time.Millisecond))
 	add(s, "ttl-jitter", "0", "fraction by which each fill spreads the TTL: 0.2 or 20%", &s.TTLJitter, fraction)
 	add(s, "lock-ttl", "10s", "expiry of the fill lock; longer than a fill", &s.LockTTL, duration(time.Millisecond))
@@ -211,6 +212,17 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than two pauses of a waiter (50ms each): the value may expire before a waiter looks", s.TTL))
 	}
 	return all
+}
+
+func keyName(s string) (string, error) {
+	_, ofLock := strings.CutSuffix(s, cache.LockKey(""))
+	switch {
+	case s == "":
+		return s, errors.New("want a name")
+	case ofLock:
+		return s, fmt.Errorf("%s is what a fill lock is called: want another name", cache.LockKey("..."))
+	}
+	return s, nil
 }
 
 func text(s string) (string, error) { return s, nil }

@@ -76,7 +76,7 @@ func Open(ctx context.Context, config Config, terminal *report.Terminal) (*Lab, 
 		return l, l.embed("")
 	case config.Redis.Auto:
 		if err := redisstore.Probe(ctx, config.Redis); err != nil {
-			return l, l.embed(fmt.Sprintf(" (none at localhost:6379: %v)", err))
+			return l, l.embed(fmt.Sprintf(" (%v)", err))
 		}
 	}
 	return l, nil
@@ -301,10 +301,7 @@ func (l *Lab) redisName() string {
 	if l.embedded != nil {
 		return "embedded"
 	}
-	if l.config.Redis.Auto {
-		return redisstore.DefaultURL
-	}
-	return l.config.Redis.String()
+	return l.config.Redis.Location()
 }
 
 func (r *run) labels() telemetry.Labels {

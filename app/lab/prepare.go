@@ -56,9 +56,11 @@ func (l *Lab) awaitLock(ctx context.Context, redis *redisstore.Redis, lock strin
 	if err != nil || holder == nil {
 		return err
 	}
-	if holder.TTL < 0 || backend.IsAnswer(lock, holder.Token) {
-		return fmt.Errorf("the fill lock of %q is %q, and somebody keeps %q there, which is no lock: delete it, choose another --key, or use --redis embedded",
-			l.config.Key, lock, holder.Token)
+	switch advice := "delete it, choose another --key, or use --redis embedded"; {
+	case holder.TTL < 0:
+		return fmt.Errorf("the fill lock %q holds %q and never expires, so it is not the lab's: %s", lock, holder.Token, advice)
+	case backend.IsAnswer(lock, holder.Token):
+		return fmt.Errorf("the fill lock %q holds %q, which is no lock but a value: %s", lock, holder.Token, advice)
 	}
 	l.terminal.Notice(fmt.Sprintf("the fill lock is held by %q: waiting up to %v for it", holder.Token, holder.TTL))
 	limited, cancel := context.WithTimeout(ctx, holder.TTL+time.Second)

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/page":        {"cachelab/app/report"},
 	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/report"},
 	"cachelab/app/verify":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/drill", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
+	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
 		"cachelab/app/record", "cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/verify", "cachelab/telemetry", "cachelab/telemetry/redact"},
 	"cachelab/app/lab": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/embedded",
 		"cachelab/app/events", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",

@@ -157,7 +157,9 @@ func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
 			}
 			return server.URL()
 		}, []string{"tried PING", "ERR max number of clients reached", "raise its maxclients"}},
-		{"protected", script(func([]string) string { return redistest.Err("DENIED Redis is running in protected mode because protected mode is enabled") }), []string{"DENIED", "protected-mode no"}},
+		{"protected", script(func([]string) string {
+			return redistest.Err("DENIED Redis is running in protected mode because protected mode is enabled")
+		}), []string{"DENIED", "protected-mode no"}},
 		{"no such database", func(t *testing.T) string { return redistest.Start(t).URL() + "/99" }, []string{"ERR DB index is out of range", "smaller number"}},
 		{"a sentinel", refuse("get", "ERR unknown command 'get', with args beginning with: 'product:42:price:filling'"), []string{"unknown command", "sentinel"}},
 		{"plain to a TLS port", func(t *testing.T) string { return "redis://" + tls(t, "no") }, []string{"tried PING", "the port speaks TLS", "write rediss://"}},

@@ -63,9 +63,17 @@ func (discard) Printf(context.Context, string, ...any) {}
 
 // Probe reports whether the Redis of an auto target answers, and if not, why.
 func Probe(ctx context.Context, t Target) error {
-	client := redis.NewClient(clientOptions(t, 1, ""))
-	defer client.Close()
-	return ping(ctx, client, autoTimeout)
+	r := &Redis{options: Options{Target: t}}
+	r.keeper = r.newClient(1)
+	defer r.keeper.Close()
+	err := ping(ctx, r.keeper, autoTimeout)
+	switch answer := redis.Error(nil); {
+	case err == nil:
+		return nil
+	case errors.As(err, &answer):
+		return r.refused(ctx, "PING", err)
+	}
+	return fmt.Errorf("none at %s: %w", t.options.Addr, err)
 }
 
 // Open connects, and warms a connection for each worker up to a limit. The error says what was tried and what

@@ -39,7 +39,7 @@ func (r *Redis) refused(ctx context.Context, tried string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", tried, context.Cause(ctx))
 	}
-	refusal := &Refusal{Tried: tried, Where: r.options.Target.String(), cause: err}
+	refusal := &Refusal{Tried: tried, Where: r.options.Target.Location(), cause: err}
 	refusal.Words, _, _ = strings.Cut(err.Error(), "\n") // many connections that fail alike say it many times
 	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
 		refusal.Words = fmt.Sprintf("no answer within %v", commandTimeout)

@@ -26,8 +26,7 @@ type Target struct {
 func ParseTarget(text string) (Target, error) {
 	switch text {
 	case "auto":
-		options, err := redis.ParseURL(DefaultURL)
-		return Target{Auto: true, options: options, url: DefaultURL}, err
+		return AutoAt(DefaultURL)
 	case "embedded":
 		return Target{Embedded: true}, nil
 	}
@@ -38,6 +37,13 @@ func ParseTarget(text string) (Target, error) {
 			"/ ? # @ and % in a password as %2F %3F %23 %40 and %25)")
 	}
 	return Target{options: options, url: text}, nil
+}
+
+// AutoAt is the target "auto" that looks at url instead of [DefaultURL].
+func AutoAt(url string) (Target, error) {
+	t, err := ParseTarget(url)
+	t.Auto = true
+	return t, err
 }
 
 // URL returns the target with user and password, for [ParseTarget] in a process of the same user; never for
@@ -52,6 +58,11 @@ func (t Target) String() string {
 	case t.Embedded:
 		return "embedded"
 	}
+	return t.Location()
+}
+
+// Location returns where the server of a URL is, and that which auto looks for, without user and password.
+func (t Target) Location() string {
 	u := url.URL{Scheme: "redis", Host: t.options.Addr}
 	switch {
 	case t.options.Network == "unix":
