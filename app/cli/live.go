@@ -52,7 +52,10 @@ func newLiveCommand(p Process) *cobra.Command {
 before the fill is there makes the herd. Every 30 s the mode changes from broken to fixed, or back. Watch the dashboard.
 
 Ctrl-C, or the end of --for, is its proper end: the requests on their way are answered, and each mode gets its summary
-and its verdict. Exit code 0 if they are ok.`,
+and its verdict. Exit code 0 if they are ok.
+
+Who asks waits for the answer before the next request (a closed loop): a herd slows its own accusers, so the modes are compared
+by rates, shares and quantiles only, and a mode that is slow looks better than it is.`,
 		Example: "  cachelab live\n  cachelab live --mode fixed --workers 100 --think 100ms\n  cachelab live --each 10s --for 1m --json live.json",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/events"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
 )
@@ -76,5 +78,35 @@ func TestTheDashboardsAddressHasTheRunAndItsTime(t *testing.T) {
 	want := "http://grafana.example/base/d/thundering-herd?from=1700000005000&to=1700000018000&var-run=a+run%26more"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Phases are as long as they are, so the totals of two modes cannot be held against each other.
+func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
+	broken := report.Run{ID: "live-1", Scenario: modes.Live, Mode: "broken", Requests: 4000, BackendCalls: 300, Expiries: 20, CallsPerExpiry: 15, BackendPeak: 17,
+		Gets: report.Gets{Hit: 3700, Miss: 300}, Latency: report.Milliseconds{P50: 1, P99: 600}, Duration: 100,
+		Outcomes: map[cache.Outcome]int{cache.Hit: 3700, cache.Filled: 300}}
+	fixed := report.Run{ID: "live-1", Scenario: modes.Live, Mode: "fixed", Requests: 2500, BackendCalls: 10, Expiries: 10, CallsPerExpiry: 1, BackendPeak: 1,
+		Gets: report.Gets{Hit: 2500, Miss: 1250}, Latency: report.Milliseconds{P50: 1, P99: 300}, Duration: 50,
+		Outcomes: map[cache.Outcome]int{cache.Hit: 2365, cache.Filled: 10, cache.Waited: 125}}
+	want := [][]string{
+		{"backend calls / s", "3.0", "0.2", "15.0 x"},
+		{"calls per expiry", "15.0", "1.0", "15.0 x"},
+		{"latency p50", "1.0 ms", "1.0 ms", "1.0 x"},
+		{"latency p99", "600.0 ms", "300.0 ms", "2.0 x"},
+		{"requests / s", "40.0", "50.0", "0.8 x"},
+		{"GET / request", "1.0", "1.5", "0.7 x"},
+		{"waited, % of requests", "0.0", "5.0", "-"},
+	}
+	if got := report.CompareRows([]report.Run{broken, fixed}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) })
+	if !strings.Contains(text, "a herd\nslows its own accusers") {
+		t.Errorf("not said that the loop is closed:\n%s", text)
+	}
+	broken.Scenario, fixed.Scenario = modes.Rounds, modes.Rounds
+	if text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) }); strings.Contains(text, "closed loop") {
+		t.Errorf("said of a run with rounds:\n%s", text)
 	}
 }

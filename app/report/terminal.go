@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 
@@ -252,59 +251,4 @@ func (c RedisCommands) text() string {
 		text += " (shared: another client used the server)"
 	}
 	return text
-}
-
-// CompareRows are the figures of runs, and how many times less they are than the first's.
-func CompareRows(runs []Run) [][]string {
-	ratio := func(a, b float64) string {
-		if a == 0 || b == 0 { // none of both
-			return "-"
-		}
-		return fmt.Sprintf("%.1f x", a/b)
-	}
-	figures := func(name string, shown func(float64) string, of func(Run) float64) []string {
-		row := []string{name}
-		for i, r := range runs {
-			row = append(row, shown(of(r)))
-			if i > 0 {
-				row = append(row, ratio(of(runs[0]), of(r)))
-			}
-		}
-		return row
-	}
-	whole := func(n float64) string { return fmt.Sprintf("%.0f", n) }
-	return [][]string{
-		figures("backend calls", whole, func(r Run) float64 { return float64(r.BackendCalls) }),
-		figures("expiries", whole, func(r Run) float64 { return float64(r.Expiries) }),
-		figures("calls per expiry", perExpiry, func(r Run) float64 { return r.CallsPerExpiry }),
-		figures("peak in flight", whole, func(r Run) float64 { return float64(r.BackendPeak) }),
-		figures("latency p50", millisecondsText, func(r Run) float64 { return r.Latency.P50 }),
-		figures("latency p99", millisecondsText, func(r Run) float64 { return r.Latency.P99 }),
-		figures("GET", whole, func(r Run) float64 { return float64(r.Gets.Hit + r.Gets.Miss) }),
-		figures("waited", whole, func(r Run) float64 { return float64(r.Outcomes["waited"]) }),
-	}
-}
-
-// Compare prints runs side by side, each in its mode's colour, with its ratios to the first.
-func (t *Terminal) Compare(runs ...Run) {
-	headers, colors := []string{""}, map[int]lipgloss.Style{}
-	for i, r := range runs {
-		colors[len(headers)] = t.color(r.Mode)
-		headers = append(headers, r.Mode)
-		if i > 0 {
-			headers = append(headers, "ratio")
-		}
-	}
-	style := func(_, column int) lipgloss.Style {
-		cell := lipgloss.NewStyle().Padding(0, 1)
-		if column > 0 {
-			cell = cell.Align(lipgloss.Right)
-		}
-		return cell.Inherit(colors[column])
-	}
-	t.println("")
-	t.table(table.New().Headers(headers...).Rows(CompareRows(runs)...).StyleFunc(style))
-	for _, r := range runs {
-		t.println(verdictLine(r))
-	}
 }
