@@ -78,8 +78,9 @@ func (errVerdict) Error() string { return "the verdict is not ok" }
 
 func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "cachelab",
-		Short: "Watch a cache stampede, and the fill lock that stops it",
+		Use:     "cachelab",
+		Version: version(),
+		Short:   "Watch a cache stampede, and the fill lock that stops it",
 		Long: `Many workers miss the same expired Redis key at the same moment. In naive cache-aside (broken) each of them calls the
 slow backend. With a fill lock (fixed: SET NX PX) one of them fills, and the others wait and retry GET.
 
@@ -123,7 +124,8 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		root.AddCommand(command)
 	}
 	root.SetHelpCommandGroupID(more)
-	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newDrillCommand(p), newVerifyCommand(p)} {
+	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newDrillCommand(p), newVerifyCommand(p),
+		newCompletionCommand(root)} {
 		command.GroupID = more
 		root.AddCommand(command)
 	}

@@ -73,8 +73,13 @@ func runThis(ctx context.Context, t *testing.T, table modes.Table, env map[strin
 	if _, ok := env["CACHELAB_RECORDS"]; !ok {
 		env["CACHELAB_RECORDS"] = ""
 	}
+	var environ []string
+	for name, value := range env {
+		environ = append(environ, name+"="+value)
+	}
 	code := cli.Main(ctx, cli.Process{
 		Args:      args,
+		Environ:   environ,
 		LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok },
 		Stdout:    stdout,
 		Stderr:    stderr,
@@ -252,7 +257,7 @@ func TestAllFaultsAreListedAtOnceBeforeAnythingStarts(t *testing.T) {
 }
 
 func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"fixt"}, {"fixed", "now"}, {"fixed", "--worker", "5"}, {"help", "fixt"}, {"completion", "bash"}} {
+	for _, args := range [][]string{{"fixt"}, {"fixed", "now"}, {"fixed", "--worker", "5"}, {"help", "fixt"}, {"completion"}, {"completion", "tcsh"}, {"completion", "bash", "zsh"}} {
 		out := run(t.Context(), t, nil, args...)
 		if out.code != cli.ExitUsage || strings.Count(out.stderr, "\n") != 2 {
 			t.Errorf("%q: exit %d, %q", args, out.code, out.stderr)

@@ -30,3 +30,8 @@ func LiveFlags() []*pflag.Flag {
 	})
 	return own
 }
+
+// UnknownVariables returns what is said of the variables.
+func UnknownVariables(environ []string) []string {
+	return unknownVariables(newRoot(Process{Modes: modes.All()}), environ)
+}

@@ -31,6 +31,9 @@ func onScreen(c *cobra.Command, p Process, s *settings, do func(context.Context,
 			cancel(fmt.Errorf("nobody reads %s any more", name))
 		}
 	})
+	for _, text := range unknownVariables(c.Root(), p.Environ) {
+		terminal.Warn(text)
+	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
 	err := do(ctx, terminal)
 	if failed := terminal.Close(); failed != nil {

@@ -52,7 +52,7 @@ func (s *setting) Set(text string) error {
 
 // variable is the environment variable of the same name.
 func (s *setting) variable() string {
-	return "CACHELAB_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+	return variableOf(s.name)
 }
 
 // defaultRecords is git-ignored.

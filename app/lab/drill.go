@@ -130,8 +130,8 @@ func toldStep(s drill.Step) events.Step {
 	return events.GetMiss
 }
 
-// winnerVariable carries a winnerOrder: unlike arguments, other users cannot see it.
-const winnerVariable = "CACHELAB_DRILL_WINNER"
+// WinnerVariable carries what the winner of a drill is told: unlike arguments, other users cannot see it.
+const WinnerVariable = "CACHELAB_DRILL_WINNER"
 
 // WinnerCommand is the hidden command of the program that runs [RunWinner].
 const WinnerCommand = "drill-winner"
@@ -155,19 +155,19 @@ func (r *run) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program, WinnerCommand)
-	cmd.Env = append(os.Environ(), winnerVariable+"="+string(order))
+	cmd.Env = append(os.Environ(), WinnerVariable+"="+string(order))
 	return cmd, nil
 }
 
 // RunWinner is the winner's process of a drill: see [drill.Winner]. The order is in the environment.
 func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Reader, out io.Writer) error {
-	text, ok := lookup(winnerVariable)
+	text, ok := lookup(WinnerVariable)
 	if !ok {
 		return errors.New("only a drill starts this command")
 	}
 	var order winnerOrder
 	if err := json.Unmarshal([]byte(text), &order); err != nil {
-		return fmt.Errorf("read %s: %w", winnerVariable, err)
+		return fmt.Errorf("read %s: %w", WinnerVariable, err)
 	}
 	target, err := redisstore.ParseTarget(order.Redis)
 	if err != nil {
