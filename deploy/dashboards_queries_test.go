@@ -37,6 +37,7 @@ type target struct {
 	Expr                          string
 	Instant, Exemplar             bool
 	QueryType, Service, Operation string
+	Tags                          string
 	Limit                         int
 }
 
@@ -190,7 +191,13 @@ type jaegerTrace struct {
 func (g grafana) search(t *testing.T, q target) []jaegerTrace {
 	t.Helper()
 	micros := func(at time.Time) string { return strconv.FormatInt(at.UnixMicro(), 10) }
+	key, value, _ := strings.Cut(q.Tags, "=")
+	tags, err := json.Marshal(map[string]string{key: value})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return ask[[]jaegerTrace](t, g.jaeger+"/api/traces", url.Values{
+		"tags":    {string(tags)},
 		"service": {q.Service}, "operation": {q.Operation}, "limit": {strconv.Itoa(q.Limit)},
 		"start": {micros(g.from)}, "end": {micros(g.to)}, "lookback": {"custom"},
 	})

@@ -36,7 +36,7 @@ func TestDashboards(t *testing.T) {
 	firstRun := ""
 	eventually(t, 30*time.Second, "the first broken run has ended a round", func() error {
 		for run, row := range look(s).table(t, panelOf(t, "Runs")) {
-			if strings.HasPrefix(run, "broken") && row["rounds"] >= 1 {
+			if run != fixed.Run && row["rounds"] >= 1 {
 				firstRun = run
 				return nil
 			}
@@ -140,9 +140,9 @@ func verdict(t *testing.T, g grafana, fixed, broken ran) {
 		run   string
 		want  float64
 	}{
-		{"Broken: backend calls per expiry", 0, broken.Run, broken.CallsPerExpiry},
-		{"Fixed: backend calls per expiry", 0, fixed.Run, fixed.CallsPerExpiry},
-		{"Calls saved by the fix", 0, "", 1 - fixed.CallsPerExpiry/broken.CallsPerExpiry},
+		{"Backend calls per expiry", 0, broken.Run, broken.CallsPerExpiry},
+		{"Backend calls per expiry", 1, fixed.Run, fixed.CallsPerExpiry},
+		{"Calls saved", 0, "", 1 - fixed.CallsPerExpiry/broken.CallsPerExpiry},
 		{"Peak in flight", 0, broken.Run, float64(broken.BackendPeak)},
 		{"Peak in flight", 1, fixed.Run, float64(fixed.BackendPeak)},
 		{"Latency p99", 0, broken.Run, broken.Latency["p99"]},

@@ -52,3 +52,27 @@ func TestBarsAddUpAtEveryZoomLongAfterTheRuns(t *testing.T) {
 		}
 	}
 }
+
+// A drill breaks something on purpose: the tile stays that of the ordinary run before it.
+func TestADrillIsNoNewestRun(t *testing.T) {
+	tile := panelOf(t, "Backend calls per expiry")
+	file := `tests:
+  - interval: 1s
+    input_series:
+      - {series: 'cachelab_run_active_ratio{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '1x20 0x100'}
+      - {series: 'cachelab_backend_calls_total{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '0x3 1x117'}
+      - {series: 'cachelab_expiries_total{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '0x3 1x117'}
+      - {series: 'cachelab_run_active_ratio{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 1x20 0x40'}
+      - {series: 'cachelab_backend_calls_total{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 0x3 8x57'}
+      - {series: 'cachelab_expiries_total{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 0x3 1x57'}
+    promql_expr_test:
+`
+	g := grafana{step: time.Second, run: ".*", mode: ".*"}
+	file += fmt.Sprintf("      - {expr: '%s', eval_time: 119s, exp_samples: [{labels: '{instance=\"rounds-1\", mode=\"fixed\"}', value: 1}]}\n",
+		g.filled(tile.Targets[1].Expr))
+	path := filepath.Join(t.TempDir(), "drill.yml")
+	write(t, path, file)
+	if out, err := promtool(t, ".", "test", "rules", path); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

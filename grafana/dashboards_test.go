@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cachelab/app/modes"
 )
 
 // model is what the tests read of a dashboard's JSON.
@@ -64,7 +66,7 @@ func stored(t *testing.T) map[string][]byte {
 }
 
 func TestDashboardsAreUpToDate(t *testing.T) {
-	want, err := files()
+	want, err := files(modes.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +183,7 @@ func TestEveryGraphShadesTheRuns(t *testing.T) {
 
 // The verdict is beside the run, and no column is outside of a page of 1,280 px with its menu.
 func TestTheRunsFitThePage(t *testing.T) {
-	built, err := runTable().Build()
+	built, err := runTable(modes.All()).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,15 +243,20 @@ func TestHomeSaysWhatToRun(t *testing.T) {
 // No panel lies over another.
 func TestPanelsDoNotOverlap(t *testing.T) {
 	for file, page := range dashboards(t) {
-		taken := map[[2]int]string{}
-		for _, p := range page.Panels {
-			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-					if other := taken[[2]int{x, y}]; other != "" {
-						t.Fatalf("%s: %q lies over %q", file, p.Title, other)
-					}
-					taken[[2]int{x, y}] = p.Title
+		overlaps(t, file, page)
+	}
+}
+
+func overlaps(t *testing.T, file string, page model) {
+	t.Helper()
+	taken := map[[2]int]string{}
+	for _, p := range page.Panels {
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" {
+					t.Fatalf("%s: %q lies over %q", file, p.Title, other)
 				}
+				taken[[2]int{x, y}] = p.Title
 			}
 		}
 	}
@@ -309,8 +316,9 @@ func walk(t *testing.T, text []byte, visit func(key string, value any)) {
 	down(root)
 }
 
-// Broken is red and every other mode green, whatever the series adds to its mode.
+// A series has its mode's colour or a shade of it, whatever its name adds to its mode.
 func TestColorsFollowTheMode(t *testing.T) {
+	table := modes.All()
 	legends := regexp.MustCompile(`\{\{\w+\}\}`)
 	names := map[string]bool{}
 	for _, page := range dashboards(t) {
@@ -321,32 +329,44 @@ func TestColorsFollowTheMode(t *testing.T) {
 						t.Errorf("%q calls its series %q: the colour goes by how the name begins", p.Title, legend)
 					}
 					for _, word := range []string{"hit", "miss", "held", "acquired", "SET", "DEL", "GET", "SET NX PX", "lost", "used", "idle", "live-20260102-030405-abcd"} {
-						rest := strings.TrimPrefix(legend, "{{mode}}")
-						names[legends.ReplaceAllString(rest, word)] = true
+						if rest, ok := strings.CutPrefix(legend, "{{mode}}"); ok {
+							names[legends.ReplaceAllString(rest, word)] = true
+						}
 					}
 				}
 			}
 		}
 	}
+	of := map[string]string{"another": ""}
+	for _, m := range table {
+		of[m.Name] = m.Color
+	}
 	for rest := range names {
-		if got := colorOf(t, broken+rest); got != red && !strings.HasSuffix(got, "-"+red) {
-			t.Errorf("%q is %s", broken+rest, got)
-		}
-		for _, mode := range []string{fixed, "load", "fixed-20260102-030405-abcd"} {
-			if got := colorOf(t, mode+rest); got != green && !strings.HasSuffix(got, "-"+green) {
-				t.Errorf("%q is %s", mode+rest, got)
+		for mode, want := range of {
+			got := colorOf(t, table, mode+rest)
+			shade := got == want
+			for _, s := range shades {
+				shade = shade || want != "" && got == shaded(want, s.by)
+			}
+			if !shade {
+				t.Errorf("%q is %s, which is no shade of %s", mode+rest, got, want)
 			}
 		}
 	}
-	if colorOf(t, "broken miss") == colorOf(t, "broken hit") || colorOf(t, "fixed SET") == colorOf(t, "fixed SET NX PX") {
+	if colorOf(t, table, "broken miss") == colorOf(t, table, "broken hit") || colorOf(t, table, "fixed SET") == colorOf(t, table, "fixed SET NX PX") {
 		t.Error("two series of one mode look the same")
+	}
+	for by, want := range map[float64]string{0: "#D55E00", 0.4: "#E59E66", -0.35: "#8A3D00"} {
+		if got := shaded("#D55E00", by); got != want {
+			t.Errorf("#D55E00 shaded by %v is %s, want %s", by, got, want)
+		}
 	}
 }
 
-func colorOf(t *testing.T, series string) string {
+func colorOf(t *testing.T, table modes.Table, series string) string {
 	t.Helper()
-	name := green
-	for _, o := range modeColors() {
+	name := ""
+	for _, o := range modeColors(table) {
 		if regexp.MustCompile(strings.Trim(o.names, "/")).MatchString(series) {
 			name = o.properties[0].Value.(map[string]string)["fixedColor"]
 		}

@@ -11,97 +11,99 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 
+	"cachelab/app/modes"
 	"cachelab/telemetry"
 )
 
-const toRun = "**No data yet?** Run `make broken`, then `make fixed` (or `make compare`): about 20 seconds each. " +
-	"**Red is broken:** every worker that misses the expired key calls the backend, a wall of calls at each expiry. " +
-	"**Green is fixed:** one worker fills under a lock, the others wait: one call. " +
-	"Click a dot in the latency graph, or a trace in the last row, to see that round as a waterfall. " +
-	"Graphs show the time chosen above; numbers and tables look back one hour from its end."
+// toRun says what to do first, and what to see then in each mode.
+func toRun(table modes.Table) string {
+	text := "**No data yet?** Run `make broken`, then `make fixed` (or `make compare`): about 20 seconds each. Each mode has its colour."
+	for _, m := range table {
+		text += fmt.Sprintf(" **%s:** %s.", m.Name, m.See)
+	}
+	return text + " Click a dot in the latency graph, or a trace in the last rows, to see that round as a waterfall. " +
+		"Graphs show the time chosen above; numbers and tables look back one hour from its end."
+}
 
 // herd is the home page: it shows the herd and the fix to whoever knows nothing of them.
-func herd() *page {
-	p := newPage(herdPage, "Thundering Herd", "A hot key expires: how often is the backend called? Broken is red, fixed is green.")
+func herd(table modes.Table) *page {
+	p := newPage(table, herdPage, "Thundering Herd", "A hot key expires: how often is the backend called, in each mode?")
 	p.linkTo(hoodPage, "Under the hood")
-	p.text(4, "Start here", says("What to run, and what the colours mean.", "red.", "green."), toRun)
-	verdict(p)
-	overTime(p)
-	latency(p)
-	runsAndTraces(p)
+	p.text(4, "Start here", says("What to run, and what there is to see.", "orange red, wherever it is drawn.", "green, wherever it is drawn."), toRun(table))
+	p.verdict()
+	p.overTime()
+	p.latency()
+	p.runsAndTraces()
 	return p
 }
 
 // verdict is the newest run of each mode side by side.
-func verdict(p *page) {
-	p.row("The verdict: the newest broken run and the newest fixed run")
-	perCycle := func(mode string) cog.Builder[dashboard.Panel] {
-		return number(count, instant(ofNewest(perExpiry(inMode(mode)), mode), "{{"+run+"}}")).Decimals(1).
-			Text(common.NewVizTextDisplayOptionsBuilder().TitleSize(14)). // px: the run's id in one line; by itself it fills two
-			Thresholds(above(1.001, green, red)).
-			ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds))
-	}
-	const what = "Backend calls divided by expiry cycles of the mode's newest run, as the run printed it. Green at 1, red above."
-	p.panel(5, 6, "Broken: backend calls per expiry", says(what,
-		"the number of workers, 50 by default: all of them called.", "see the panel beside it: 1."), perCycle(broken))
-	p.panel(5, 6, "Fixed: backend calls per expiry", says(what,
-		"see the panel beside it: 50 by default.", "exactly 1, however many workers."), perCycle(fixed))
-
-	newest := func(mode string) string { return fmt.Sprintf("max(%s)", ofNewest(perExpiry(inMode(mode)), mode)) }
-	p.panel(4, 6, "Calls saved by the fix", says("The share of backend calls per expiry that fixed spares broken: 1 minus fixed / broken, of the newest two runs.",
-		"this is what its herd wastes: 98 % with 50 workers.", "the more workers, the nearer to 100 %. Needs a run of each mode."),
-		number(share, instant(fmt.Sprintf("1 - %s / %s", newest(fixed), newest(broken)), "saved")).Decimals(1).
-			TextMode(common.BigValueTextModeValue).
-			Thresholds(above(0.001, red, green)).ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds)))
-
-	both := func(values func(mode string) string) []*prometheus.DataqueryBuilder {
-		return []*prometheus.DataqueryBuilder{
-			instant(ofNewest(values(broken), broken), "{{mode}}"), instant(ofNewest(values(fixed), fixed), "{{mode}}"),
+func (p *page) verdict() {
+	p.row("The verdict: the newest run of each mode, but for drills and live")
+	ofEach := func(values func(mode string) string) (queries []*prometheus.DataqueryBuilder) {
+		for _, m := range p.modes {
+			queries = append(queries, instant(ofNewest(values(m.Name), m.Name), "{{mode}}"))
 		}
+		return queries
 	}
+	perCycle := func(mode string) string { return perExpiry(inMode(mode)) }
+	byValue := dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds)
+	p.panel(10, 6, "Backend calls per expiry", says("Backend calls divided by expiry cycles of each mode's newest run, as the run printed it. Green at 1, red above.",
+		"the number of workers, 50 by default: all of them called.", "exactly 1, however many workers."),
+		number(count, ofEach(perCycle)...).Decimals(1).Thresholds(above(1.001, green, red)).ColorScheme(byValue))
+
+	newest := func(mode string) string { return fmt.Sprintf("max(%s)", ofNewest(perCycle(mode), mode)) }
+	var saved []*prometheus.DataqueryBuilder
+	for _, m := range p.modes[1:] {
+		saved = append(saved, instant(fmt.Sprintf("1 - %s / %s", newest(m.Name), newest(p.modes[0].Name)), m.Name))
+	}
+	p.panel(4, 6, "Calls saved", says("The share of backend calls per expiry that each mode spares the first: 1 minus its own / "+p.modes[0].Name+"'s, of the newest runs.",
+		"this is what its herd wastes: 98 % with 50 workers.", "the more workers, the nearer to 100 %. Needs a run of each mode."),
+		number(share, saved...).Decimals(1).Thresholds(above(0.001, red, green)).ColorScheme(byValue))
+
 	p.panel(5, 6, "Peak in flight", says("The most callers inside the backend at once, running or queued, in the newest run of each mode.",
 		"the whole herd stands there: the number of workers.", "1."),
-		byMode(number(count, both(func(mode string) string {
+		p.inColors(number(count, ofEach(func(mode string) string {
 			return fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", perRun, backendPeak.in(inMode(mode)), lookBack)
 		})...)))
 	p.panel(5, 6, "Latency p99", says("The slowest hundredth of requests in the newest run of each mode: the run's own exact value, an estimate until it ends.",
 		"the herd queues for the backend: a second and more.", "one fill plus a poll: about 0.3 s with a backend of 0.25 s."),
-		byMode(number(seconds, both(func(mode string) string { return p99(inMode(mode)) })...)))
+		p.inColors(number(seconds, ofEach(func(mode string) string { return p99(inMode(mode)) })...)))
 }
 
-func overTime(p *page) {
+func (p *page) overTime() {
 	p.row("The herd over time: counted per interval, exact at every zoom")
 	p.panel(24, 8, "Backend calls", says("Backend calls in each interval of the graph. Shaded: a run, from start to end.",
 		"a wall at each expiry, as high as there are workers.", "a single call at each expiry: bars of 1, hardly to be seen beside the walls. That is the point."),
-		bars(count, query(added(backendCalls.in(), perMode), "{{mode}}")))
+		p.bars(count, query(added(backendCalls.in(), perMode), "{{mode}}")))
 	p.panel(12, 8, "In flight at peak", says("The most callers inside the backend at once in each interval, for each run.",
 		"jumps to the number of workers at each expiry, then drains ten at a time.", "never above 1."),
-		lines(count, query(most(backendPeak.in(), perRun), modeAndRun)).Decimals(0))
+		p.lines(count, query(most(backendPeak.in(), perRun), modeAndRun)).Decimals(0))
 	p.panel(12, 8, "GET: hits and misses", says("Replies to GET in each interval; a miss is a nil reply.",
 		"only misses: 50 at once, and each calls.", "more misses, as waiters poll, and then a hit for each of them. Polls are cheap, calls are not."),
-		bars(count, query(added(gets.in(), "mode, result"), "{{mode}} {{result}}")))
+		p.bars(count, query(added(gets.in(), "mode, result"), "{{mode}} {{result}}")))
 	p.panel(12, 8, "Lock attempts", says("Attempts to take the fill lock in each interval: acquired, or held by another.",
 		"none: it knows no lock.", "one acquired at each expiry, the others find it held."),
-		bars(count, query(added(lockAttempts.in(), "mode, result"), "{{mode}} {{result}}")))
+		p.bars(count, query(added(lockAttempts.in(), "mode, result"), "{{mode}} {{result}}")))
 	p.panel(6, 8, "Waiters", says("Requests that waited for another's fill and got the value without a call, in each interval.",
 		"none: nobody waits, all call.", "all but one of the herd, at each expiry."),
-		bars(count, query(added(requests.in(label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
+		p.bars(count, query(added(requests.in(label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
 	p.panel(6, 8, "Wait time", says("How long those waited who got the value in each interval, p50 and p99, from a histogram.",
 		"nothing: nobody waits.", "about one fill, plus up to 50 ms of polling."),
-		lines(seconds, query(quantile("0.5", waitDuration.in(), perMode), "{{mode}} p50"),
+		p.lines(seconds, query(quantile("0.5", waitDuration.in(), perMode), "{{mode}} p50"),
 			query(quantile("0.99", waitDuration.in(), perMode), "{{mode}} p99")))
 }
 
-func latency(p *page) {
+func (p *page) latency() {
 	p.row("What a request feels")
-	const what = "Requests by how long they took, in each interval: the stronger the colour, the more requests."
-	p.panel(8, 9, "Latency, broken", says(what, "a smear from one fill up to a second and more: the herd queues, ten at a time.", "see the panel beside it."),
-		spread(broken, "Reds"))
-	p.panel(8, 9, "Latency, fixed", says(what, "see the panel beside it.", "one thin band just above the backend's latency: all wait for the same fill."),
-		spread(fixed, "Greens"))
+	for _, m := range p.modes {
+		p.panel(8, 9, "Latency, "+m.Name, says("Requests by how long they took, in each interval: the stronger the colour, the more requests.",
+			"a smear from one fill up to a second and more: the herd queues, ten at a time.",
+			"one thin band just above the backend's latency: all wait for the same fill."), spread(m))
+	}
 	p.panel(8, 9, "Latency p50 and p99", says("Quantiles of the latency of the requests that ended in each interval, from a histogram; dashed, once a run has ended, its exact ones. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
 		"p50 and p99 far apart, both far above one fill.", "p50 and p99 close together, near one fill."),
-		lines(seconds, query(quantile("0.5", requestDuration.in(), perMode), "{{mode}} p50").Exemplar(true),
+		p.lines(seconds, query(quantile("0.5", requestDuration.in(), perMode), "{{mode}} p50").Exemplar(true),
 			query(quantile("0.99", requestDuration.in(), perMode), "{{mode}} p99").Exemplar(true),
 			query(exactQuantiles("p50|p99"), "{{mode}} {{quantile}} of the run")).
 			OverrideByRegexp("/ of the run$/", []dashboard.DynamicConfigValue{
@@ -110,14 +112,16 @@ func latency(p *page) {
 			}))
 }
 
-func runsAndTraces(p *page) {
+func (p *page) runsAndTraces() {
 	p.row("Runs, rounds and alerts")
 	p.panel(24, 10, "Runs", says("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
-		"calls per expiry is the number of workers.", "calls per expiry is 1."), runTable())
-	const what = "The latest rounds of this mode in Jaeger, of the last hour, or of the chosen time where that is fixed at both ends. " +
+		"calls per expiry is the number of workers.", "calls per expiry is 1."), runTable(p.modes))
+	const what = "The latest rounds of this mode in Jaeger, no drills, loads or live ones, of the last hour, or of the chosen time where that is fixed at both ends. " +
 		"There are 50 workers at most in each trace. The trace id opens the waterfall."
-	p.panel(8, 8, "Round traces, broken", says(what, "a wall of backend calls, one under each worker.", "see the table beside it."), traceTable(broken, red))
-	p.panel(8, 8, "Round traces, fixed", says(what, "see the table beside it.", "one backend call; each wait for fill links to the winner."), traceTable(fixed, green))
+	for _, m := range p.modes {
+		p.panel(8, 8, "Round traces, "+m.Name, says(what, "a wall of backend calls, one under each worker.",
+			"one backend call; each wait for fill links to the winner."), traceTable(m))
+	}
 	p.panel(8, 8, "Alerts that fire now", says("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
@@ -137,7 +141,7 @@ const firing = `ALERTS{alertstate="firing"}`
 
 // runTable joins one instant query for each column. The columns are as wide as what they hold, so that the last one is
 // still inside of 1,280 px.
-func runTable() *table.PanelBuilder {
+func runTable(table modes.Table) *table.PanelBuilder {
 	columns := []struct {
 		name, unit string
 		width      int // px
@@ -173,8 +177,12 @@ func runTable() *table.PanelBuilder {
 	inColor := dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}}
 	t.OverrideByName("run", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 270}, {Id: "links", Value: []map[string]any{{
 		"title": "show this run alone", "url": "/d/" + herdPage + "?${__url_time_range}&var-mode=$__all&var-run=${__value.raw}"}}}})
+	colors := map[string][2]string{}
+	for _, m := range table {
+		colors[m.Name] = [2]string{m.Name, m.Color}
+	}
 	t.OverrideByName("mode", []dashboard.DynamicConfigValue{inColor, {Id: "custom.width", Value: 140},
-		{Id: "mappings", Value: []dashboard.ValueMapping{words(map[string][2]string{broken: {broken, red}, fixed: {fixed, green}, "load": {"load", green}})}}})
+		{Id: "mappings", Value: []dashboard.ValueMapping{words(colors)}}})
 	t.OverrideByName("calls per expiry", []dashboard.DynamicConfigValue{inColor, {Id: "decimals", Value: 1},
 		{Id: "color", Value: map[string]string{"mode": "thresholds"}},
 		{Id: "thresholds", Value: map[string]any{"mode": "absolute", "steps": []map[string]any{{"value": nil, "color": green}, {"value": 1.001, "color": red}}}}})
@@ -183,14 +191,15 @@ func runTable() *table.PanelBuilder {
 	return t
 }
 
-// traceTable lists rounds; Grafana makes the trace id of each row a link to its waterfall. A search carries whole
+// traceTable lists rounds of ordinary runs; Grafana makes the trace id of each row a link to its waterfall. A search carries whole
 // traces, so a few must do.
-func traceTable(mode, shade string) *table.PanelBuilder {
+func traceTable(mode modes.Mode) *table.PanelBuilder {
 	search := jaegerQuery{Datasource: sourceOf("jaeger"), RefID: "A", QueryType: "search",
-		Service: telemetry.Service, Operation: telemetry.RoundSpan(mode), Limit: 6}
+		Service: telemetry.Service, Operation: telemetry.RoundSpan(mode.Name),
+		Tags: fmt.Sprintf("%s=%s", telemetry.Scenario, modes.Rounds), Limit: 6}
 	return table.NewPanelBuilder().Targets([]cog.Builder[variants.Dataquery]{search}).Datasource(sourceOf("jaeger")).
 		Unit(count).NoValue(nothing).TimeFrom(lookBack).HideTimeOverride(true).
-		OverrideByName("Trace name", append(color(shade), dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}})).
+		OverrideByName("Trace name", append(color(mode.Color), dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}})).
 		SortBy([]cog.Builder[common.TableSortByFieldState]{common.NewTableSortByFieldStateBuilder().DisplayName("Start time").Desc(true)})
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"cachelab/app/modes"
 )
 
 func main() {
@@ -22,7 +24,7 @@ func main() {
 }
 
 func write(folder string) error {
-	files, err := files()
+	files, err := files(modes.All())
 	if err != nil {
 		return err
 	}
@@ -34,10 +36,10 @@ func write(folder string) error {
 	return nil
 }
 
-// files are the dashboards as JSON, by the name of their file.
-func files() (map[string][]byte, error) {
+// files are the dashboards as JSON, by the name of their file. They compare the modes of the table.
+func files(table modes.Table) (map[string][]byte, error) {
 	all := map[string][]byte{}
-	for _, page := range []*page{herd(), hood()} {
+	for _, page := range []*page{herd(table), hood(table)} {
 		built, err := page.Build()
 		if err != nil {
 			return nil, fmt.Errorf("build a dashboard: %w", err)

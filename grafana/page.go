@@ -8,6 +8,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/text"
+
+	"cachelab/app/modes"
 )
 
 // window is what the graphs show at first: short, so that a herd is more than a line of one pixel.
@@ -25,12 +27,13 @@ type classic = dashboard.Dashboard
 // page is a dashboard that is being put together: variables and links are the same on all.
 type page struct {
 	*dashboard.DashboardBuilder
-	ids uint32 // given so far
-	err error  // the first
+	modes modes.Table
+	ids   uint32 // given so far
+	err   error  // the first
 }
 
-func newPage(uid, title, description string) *page {
-	p := &page{DashboardBuilder: dashboard.NewDashboardBuilder(title)}
+func newPage(table modes.Table, uid, title, description string) *page {
+	p := &page{DashboardBuilder: dashboard.NewDashboardBuilder(title), modes: table}
 	p.Uid(uid).Description(description).Tags([]string{"cachelab"}).
 		Time(window, "now").Refresh("5s").Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Timepicker(dashboard.NewTimePickerBuilder().RefreshIntervals([]string{"1s", "5s", "10s", "30s", "1m", "5m"})).

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
@@ -13,18 +15,15 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+
+	"cachelab/app/modes"
 )
 
-// The modes that the pages compare.
-const (
-	broken = "broken"
-	fixed  = "fixed"
-)
-
-// Broken is red and fixed is green, everywhere; so is every other mode that is no broken one.
+// The colours of what is good, bad, and of no mode of the table.
 const (
 	red   = "red"
 	green = "green"
+	other = "#999999"
 )
 
 // The units of panels, in Grafana's words.
@@ -65,34 +64,34 @@ func letter(i int) string { return string(rune('A' + i)) }
 
 // bars show how much was counted in each interval. A bar stands before its point in time: it is what came since the
 // last one.
-func bars(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
-	return graph(unit, queries...).DrawStyle(common.GraphDrawStyleBars).FillOpacity(80).LineWidth(0).
+func (p *page) bars(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+	return p.graph(unit, queries...).DrawStyle(common.GraphDrawStyleBars).FillOpacity(80).LineWidth(0).
 		BarAlignment(common.BarAlignmentBefore).
 		Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 }
 
 // lines show a value over time; they join points that are a few pushes apart.
-func lines(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+func (p *page) lines(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
 	const gap = 5000.0 // ms
-	return graph(unit, queries...).FillOpacity(10).LineWidth(2).
+	return p.graph(unit, queries...).FillOpacity(10).LineWidth(2).
 		ShowPoints(common.VisibilityModeAlways).PointSize(4).
 		SpanNulls(common.BoolOrFloat64{Float64: cog.ToPtr(gap)})
 }
 
 // graph is a time series, behind which the time of each run is shaded.
-func graph(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
+func (p *page) graph(unit string, queries ...*prometheus.DataqueryBuilder) *timeseries.PanelBuilder {
 	all := append(targets(queries...), query(band(), "{{mode}} runs").RefId(bandID))
-	p := timeseries.NewPanelBuilder().Targets(all).Unit(unit).Min(0).NoValue(nothing).
+	g := timeseries.NewPanelBuilder().Targets(all).Unit(unit).Min(0).NoValue(nothing).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
-		ColorScheme(always(green))
+		ColorScheme(always(other))
 	if unit == count {
-		p.AxisSoftMax(1) // nothing but zeros would else draw an axis up to 100
+		g.AxisSoftMax(1) // nothing but zeros would else draw an axis up to 100
 	}
-	for _, o := range modeColors() {
-		p.OverrideByRegexp(o.names, o.properties)
+	for _, o := range modeColors(p.modes) {
+		g.OverrideByRegexp(o.names, o.properties)
 	}
-	return p.OverrideByQuery(bandID, bandLook())
+	return g.OverrideByQuery(bandID, bandLook())
 }
 
 // bandID is the letter of the query that shades the runs.
@@ -110,33 +109,33 @@ func bandLook() []dashboard.DynamicConfigValue {
 	}
 }
 
-// number shows one large value for each query.
+// number shows one large value for each query, below its mode.
 func number(unit string, queries ...*prometheus.DataqueryBuilder) *stat.PanelBuilder {
-	p := stat.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).NoValue(nothing).
+	return stat.NewPanelBuilder().Targets(targets(queries...)).Unit(unit).NoValue(nothing).
 		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
 		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeBackground).
-		TextMode(common.BigValueTextModeValueAndName).Orientation(common.VizOrientationHorizontal)
-	return p
+		TextMode(common.BigValueTextModeValueAndName).Text(common.NewVizTextDisplayOptionsBuilder().TitleSize(18))
 }
 
-// byMode gives a number's values the colours of their modes.
-func byMode(p *stat.PanelBuilder) *stat.PanelBuilder {
-	p.ColorScheme(always(green))
-	for _, o := range modeColors() {
-		p.OverrideByRegexp(o.names, o.properties)
+// inColors gives a number's values the colours of their modes.
+func (p *page) inColors(n *stat.PanelBuilder) *stat.PanelBuilder {
+	n.ColorScheme(always(other)).Orientation(common.VizOrientationHorizontal)
+	for _, o := range modeColors(p.modes) {
+		n.OverrideByRegexp(o.names, o.properties)
 	}
-	return p
+	return n
 }
 
 // spread is a heatmap of one mode's latencies.
-func spread(mode, scheme string) *heatmap.PanelBuilder {
-	buckets := added(requestDuration.in(inMode(mode)), "le")
+func spread(mode modes.Mode) *heatmap.PanelBuilder {
+	buckets := added(requestDuration.in(inMode(mode.Name)), "le")
 	return heatmap.NewPanelBuilder().
 		Targets(targets(query(buckets, "{{le}}").Format(prometheus.PromQueryFormatHeatmap).Exemplar(true))).
 		Unit(count).NoValue(nothing).Calculate(false).
 		YAxis(heatmap.NewYAxisConfigBuilder().Unit(seconds).AxisPlacement(common.AxisPlacementLeft)).
 		CellValues(heatmap.NewCellValuesBuilder().Unit(count)).
-		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeScheme).Scheme(scheme).Exponent(0.5).Steps(64)).
+		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeOpacity).Fill(mode.Color).
+										Scale(heatmap.HeatmapColorScaleExponential).Exponent(0.5).Steps(64)).
 		FilterValues(heatmap.NewFilterValueRangeBuilder().Le(1e-9)). // an empty cell is no cell
 		RowsFrame(heatmap.NewRowsHeatmapOptionsBuilder().Layout(common.HeatmapCellLayoutAuto)).
 		Tooltip(heatmap.NewHeatmapTooltipBuilder().Mode(common.TooltipDisplayModeSingle)).
@@ -158,24 +157,39 @@ type override struct {
 	properties []dashboard.DynamicConfigValue
 }
 
-// shades tells the series of one mode apart: the word that its name ends with makes it paler or darker.
-var shades = []struct{ shade, words string }{
-	{"light-", "hit|held|p50|SET NX PX|idle|timeouts"},
-	{"dark-", "SET|lost"},
-	{"super-light-", "DEL"},
+// shades tells the series of one mode apart: the word that its name ends with makes it paler, above 0, or darker.
+var shades = []struct {
+	by    float64
+	words string
+}{
+	{0.4, "hit|held|p50|SET NX PX|idle|timeouts|repeated"},
+	{-0.35, "SET|lost|error|unknown"},
+	{0.7, "DEL"},
 }
 
-// modeColors go by the name of a series, which begins with its mode, as a run's id does. Later ones win.
-func modeColors() []override {
+// modeColors go by the name of a series, which begins with its mode. Later ones win.
+func modeColors(table modes.Table) []override {
 	var all []override
-	for _, s := range shades {
-		all = append(all, override{fmt.Sprintf("/ (%s)$/", s.words), color(s.shade + green)})
-	}
-	all = append(all, override{"/^" + broken + "/", color(red)})
-	for _, s := range shades {
-		all = append(all, override{fmt.Sprintf("/^%s.* (%s)$/", broken, s.words), color(s.shade + red)})
+	for _, m := range table {
+		all = append(all, override{"/^" + m.Name + "( |$)/", color(m.Color)})
+		for _, s := range shades {
+			all = append(all, override{fmt.Sprintf("/^%s .*\\b(%s)$/", m.Name, s.words), color(shaded(m.Color, s.by))})
+		}
 	}
 	return all
+}
+
+// shaded mixes a colour, #rrggbb, with white, or with black where by is below 0.
+func shaded(hex string, by float64) string {
+	var rgb [3]float64
+	for i := range rgb {
+		part, err := strconv.ParseUint(hex[1+2*i:3+2*i], 16, 8)
+		if err != nil {
+			panic(fmt.Sprintf("%q is no colour like #0099FF", hex)) // a test reads the table
+		}
+		rgb[i] = float64(part)*(1-math.Abs(by)) + 255*max(by, 0)
+	}
+	return fmt.Sprintf("#%02X%02X%02X", int(rgb[0]), int(rgb[1]), int(rgb[2]))
 }
 
 func color(name string) []dashboard.DynamicConfigValue {

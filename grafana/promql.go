@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"cachelab/app/modes"
+	"cachelab/telemetry"
+)
 
 // What Prometheus calls the run: service.instance.id.
 const run = "instance"
@@ -58,6 +63,11 @@ func during(values, by string) string {
 	return fmt.Sprintf("(%s) and on (%s) %s", values, by, running(by))
 }
 
+// inModes gives the values of a process, which know no mode, the mode in which its run is.
+func inModes(values string) string {
+	return fmt.Sprintf("%s * on (%s) group_left () (%s)", running(perRun), run, values)
+}
+
 // ended keeps the values of runs that are over: what is only known at the end.
 func ended(values string) string {
 	return fmt.Sprintf("(%s and on (%s) (%s == 0))", values, perRun, last(runActive.in()))
@@ -101,10 +111,12 @@ func started(labels ...string) string {
 	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:1s]))", perRun, runActive.in(labels...), lookBack)
 }
 
-// ofNewest keeps the values of the run of this mode that was started last. Chosen by its start, not by its last push,
-// so that of two runs at once it does not show one and then the other.
+// ofNewest keeps the values of the run of this mode that was started last, be it ordinary or a load: a drill breaks
+// something on purpose. Chosen by its start, not by its last push, so that of two runs at once it does not show one and
+// then the other.
 func ofNewest(values, mode string) string {
-	return fmt.Sprintf("(%s) and on (%s) topk(1, %s)", values, run, started(inMode(mode)))
+	ordinary := fmt.Sprintf("%s=~%q", telemetry.Scenario, modes.Rounds+"|"+modes.Load)
+	return fmt.Sprintf("(%s) and on (%s) topk(1, %s)", values, run, started(inMode(mode), ordinary))
 }
 
 func inMode(mode string) string { return label("mode", mode) }
