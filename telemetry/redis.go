@@ -13,28 +13,43 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
+	nooptrace "go.opentelemetry.io/otel/trace/noop"
 )
 
-// InstrumentRedis makes each command of the client that is part of the lab's story exactly one span: redisotel's,
-// renamed, with today's attribute names added. Dials, handshakes and other commands are left out. It also
-// counts the commands, and reports the pool.
-func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels) error {
+// Naming tells which command a context is for: its name (one of the spans), and its text with keys and values left out;
+// both are "" for a command that is no part of the lab's story.
+type Naming func(ctx context.Context) (name, text string)
+
+// of is the name and the text of the command that is sent with ctx. The client sends its handshakes with the context of the
+// command that waits for them.
+func (n Naming) of(ctx context.Context, sent string) (name, text string) {
+	name, text = n(ctx)
+	if operation, _, _ := strings.Cut(text, " "); !strings.EqualFold(operation, sent) {
+		return "", ""
+	}
+	return name, text
+}
+
+// InstrumentRedis makes each command of the client that has a name exactly one span: redisotel's, with that name, and with
+// today's attribute names added. Dials, handshakes and other commands are left out. It also counts the commands, and
+// reports the pool.
+func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming Naming) error {
 	commands, err := t.CommandCounter()
 	if err != nil {
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
-	h := &commandHook{commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
+	h := &commandHook{naming: naming, commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
 	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel} {
 		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}
 	if t.tracer != nil {
 		err := redisotel.InstrumentTracing(client,
-			redisotel.WithTracerProvider(t.TracerProvider),
+			redisotel.WithTracerProvider(namedSpans{t.TracerProvider, naming}),
 			redisotel.WithCallerEnabled(false),
 			redisotel.WithDBStatement(false),
 			redisotel.WithDialFilter(true),
-			redisotel.WithCommandFilter(func(cmd redis.Cmder) bool { return spanName(cmd) == "" }),
+			redisotel.WithCommandFilter(nil),                                       // it would not see the context: namedSpans filters
 			redisotel.WithCommandsFilter(func([]redis.Cmder) bool { return true }), // handshakes come as pipelines
 		)
 		if err != nil {
@@ -65,47 +80,42 @@ func WithCommandAttributes(ctx context.Context, attributes ...attribute.KeyValue
 	return context.WithValue(ctx, commandKey{}, attributes)
 }
 
-// spanName is what the command is called in a trace; "" if it is no part of the story.
-func spanName(cmd redis.Cmder) string {
-	switch cmd.Name() {
-	case "get":
-		return SpanGet
-	case "eval":
-		return SpanDel
-	case "set":
-		if takesLock(cmd) {
-			return SpanLock
-		}
-		return SpanSet
-	}
-	return ""
+// namedSpans has spans for the commands that have a name, and under that name.
+type namedSpans struct {
+	trace.TracerProvider
+	naming Naming
 }
 
-// takesLock tells SET key token NX from SET key value.
-func takesLock(cmd redis.Cmder) bool {
-	args := cmd.Args()
-	return len(args) > 3 && args[3] == "NX"
+// Tracer implements [trace.TracerProvider].
+func (p namedSpans) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
+	return namedTracer{p.TracerProvider.Tracer(name, options...), p.naming}
+}
+
+type namedTracer struct {
+	trace.Tracer
+	naming Naming
+}
+
+// Start implements [trace.Tracer]. The name that redisotel gives is the command's on the wire.
+func (t namedTracer) Start(ctx context.Context, sent string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if name, _ := t.naming.of(ctx, sent); name != "" {
+		return t.Tracer.Start(ctx, name, options...)
+	}
+	return ctx, nooptrace.Span{}
 }
 
 // commandHook runs inside redisotel's span.
 type commandHook struct {
+	naming    Naming
 	commands  metric.Int64Counter
 	counted   map[string]metric.MeasurementOption // by command
 	namespace attribute.KeyValue
 }
 
-// queryText are the commands with their values left out.
-var queryText = map[string]string{
-	SpanGet:  "GET ?",
-	SpanLock: "SET ? ? NX GET PX ?",
-	SpanSet:  "SET ? ? GET PX ?",
-	SpanDel:  "EVAL ? 1 ? ?",
-}
-
 // ProcessHook implements [redis.Hook].
 func (h *commandHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		name := spanName(cmd)
+		name, text := h.naming.of(ctx, cmd.Name())
 		if name == "" {
 			return next(ctx, cmd)
 		}
@@ -116,11 +126,10 @@ func (h *commandHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		err := next(ctx, cmd)
 		extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
-		span.SetName(name)
 		span.SetAttributes(append([]attribute.KeyValue{
 			semconv.DBSystemNameRedis,
 			semconv.DBOperationName(strings.ToUpper(cmd.Name())),
-			semconv.DBQueryText(queryText[name]),
+			semconv.DBQueryText(text),
 			h.namespace,
 			answer(name, cmd, err),
 		}, extra...)...)
@@ -141,8 +150,10 @@ func answer(name string, cmd redis.Cmder, err error) attribute.KeyValue {
 		return LockAcquired.Bool(absent || reply(cmd) == cmd.Args()[2])
 	case SpanSet:
 		return EndedCycle.Bool(absent)
+	case SpanDel:
+		return LockReleased.Bool(reply(cmd) == int64(1))
 	}
-	return LockReleased.Bool(reply(cmd) == int64(1))
+	return attribute.KeyValue{} // left out
 }
 
 func reply(cmd redis.Cmder) any {

@@ -452,13 +452,12 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-// redisCommands is what Redis must have counted, from the ledger: a release is one EVAL with a GET in it.
-func redisCommands(r report.Run) (c redisstore.Commands) {
-	c.Get = r.Gets.Hit + r.Gets.Miss + r.Lock.Acquired
-	c.Set = r.Lock.Acquired + r.Lock.Held + r.BackendCalls - r.BackendErrors
-	c.Eval = r.Lock.Acquired
-	c.Del = r.Lock.Released
-	return c
+// redisCommands is what Redis must have counted, from the ledger and the store's table.
+func redisCommands(r report.Run) redisstore.Commands {
+	return redisstore.CommandGet.Adds(r.Gets.Hit+r.Gets.Miss, 0).
+		Plus(redisstore.CommandLock.Adds(r.Lock.Acquired+r.Lock.Held, 0)).
+		Plus(redisstore.CommandSet.Adds(r.BackendCalls-r.BackendErrors, 0)).
+		Plus(redisstore.CommandUnlock.Adds(r.Lock.Acquired, r.Lock.Released))
 }
 
 // checkReadme compares the summary of a default run with the one in the README: the lines that do not vary.

@@ -180,7 +180,9 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 		r.facts.Spans = observed.Spans()
 	}()
 
-	redis, err := r.openRedis(ctx, r.id, func(client *redis.Client) error { return observed.InstrumentRedis(client, r.labels()) })
+	redis, err := r.openRedis(ctx, r.id, func(client *redis.Client) error {
+		return observed.InstrumentRedis(client, r.labels(), redisstore.CommandOf)
+	})
 	if err != nil {
 		return ledger, err
 	}

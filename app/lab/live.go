@@ -110,7 +110,9 @@ func (r *run) live(ctx context.Context, plan Live) (shares []*share, err error) 
 			return nil, err
 		}
 		branches = append(branches, s.telemetry)
-		instrument := func(client *redis.Client) error { return s.telemetry.InstrumentRedis(client, s.labels()) }
+		instrument := func(client *redis.Client) error {
+			return s.telemetry.InstrumentRedis(client, s.labels(), redisstore.CommandOf)
+		}
 		if s.redis, err = r.openRedis(ctx, r.id, instrument); err != nil {
 			return nil, err
 		}

@@ -9,14 +9,20 @@ import (
 	"time"
 )
 
-// Commands that the workers send, as Redis counts them. A release is one EVAL, and inside it one GET and, if
-// the lock was still ours, one DEL.
+// Commands that the workers send, as Redis counts them. What a [Command] adds to them, its Adds says.
 type Commands struct {
 	Get  int `json:"get"`
 	Set  int `json:"set"`
 	Eval int `json:"eval"`
 	Del  int `json:"del"`
 }
+
+// Plus returns the sum.
+func (c Commands) Plus(d Commands) Commands {
+	return Commands{c.Get + d.Get, c.Set + d.Set, c.Eval + d.Eval, c.Del + d.Del}
+}
+
+func (c Commands) times(n int) Commands { return Commands{c.Get * n, c.Set * n, c.Eval * n, c.Del * n} }
 
 // Standing says what Redis's own counts are worth as a check.
 type Standing string

@@ -39,7 +39,7 @@ func told(err error) error {
 
 // Get is GET key.
 func (s *Store) Get(ctx context.Context, key string) (value string, found bool, err error) {
-	value, err = s.redis.Get(ctx, key).Result()
+	value, err = s.redis.Get(CommandGet.in(ctx), key).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
@@ -49,7 +49,7 @@ func (s *Store) Get(ctx context.Context, key string) (value string, found bool, 
 // Set is SET key value GET PX ms. The old value that it returns says whether there was one.
 func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (endedCycle bool, err error) {
 	// Do, because the client's own methods send EX for whole seconds.
-	_, err = s.redis.Do(ctx, "SET", key, value, "GET", "PX", ttl.Milliseconds()).Text()
+	_, err = s.redis.Do(CommandSet.in(ctx), "SET", key, value, "GET", "PX", ttl.Milliseconds()).Text()
 	if errors.Is(err, redis.Nil) {
 		return true, nil
 	}
@@ -58,7 +58,7 @@ func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (
 
 // Lock is SET key token NX GET PX ms. NX with GET needs Redis 7.0 or newer.
 func (s *Store) Lock(ctx context.Context, key, token string, ttl time.Duration) (holder string, err error) {
-	holder, err = s.redis.Do(ctx, "SET", key, token, "NX", "GET", "PX", ttl.Milliseconds()).Text()
+	holder, err = s.redis.Do(CommandLock.in(ctx), "SET", key, token, "NX", "GET", "PX", ttl.Milliseconds()).Text()
 	if errors.Is(err, redis.Nil) {
 		return token, nil
 	}
@@ -68,6 +68,6 @@ func (s *Store) Lock(ctx context.Context, key, token string, ttl time.Duration) 
 // Unlock is EVAL of compare-and-delete. EVAL, not EVALSHA: a script that is not loaded yet would cost a second
 // command.
 func (s *Store) Unlock(ctx context.Context, key, token string) (released bool, err error) {
-	deleted, err := s.redis.Eval(ctx, deleteIfOwner, []string{key}, token).Int()
+	deleted, err := s.redis.Eval(CommandUnlock.in(ctx), deleteIfOwner, []string{key}, token).Int()
 	return deleted == 1, told(err)
 }
