@@ -13,7 +13,7 @@ func LockKey(key string) string { return key + ":filling" }
 
 // Bounds of the steps, in one place.
 const (
-	// releaseTimeout bounds the SET and the release of a lock, which do not end with the caller's context.
+	// releaseTimeout usually bounds the SET and the release of a lock, which do not end with the caller's context.
 	// A command may take a second until it is given up, so this leaves time to try again.
 	releaseTimeout = 3 * time.Second
 	// maxStoreErrors is the store error that fails a waiter, or a release; the ones before are tolerated.
@@ -33,6 +33,9 @@ type Aside struct {
 	// both sides, so that keys written together do not expire together.
 	TTL       time.Duration
 	TTLJitter float64
+	// Passage is how much longer than usual a SET and a release may take, in a herd so large that they wait for the
+	// processor.
+	Passage time.Duration
 }
 
 // request is one Get on its way: the steps it can take, and the facts it collects.
@@ -170,7 +173,7 @@ func (r *request) fill(ctx context.Context) error {
 
 	// The value was paid for: a caller that leaves now does not keep it from the others.
 	ctx = context.WithoutCancel(ctx)
-	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
+	limited, cancel := context.WithTimeout(ctx, releaseTimeout+r.Passage)
 	defer cancel()
 	r.Sent.Set++
 	endedCycle, err := r.Store.Set(limited, r.key, value, r.ttl())
@@ -198,7 +201,7 @@ func (r *request) ttl() time.Duration {
 // is the first one's doing and no lost lock.
 func (r *request) unlock(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
+	limited, cancel := context.WithTimeout(ctx, releaseTimeout+r.Passage)
 	defer cancel()
 
 	for failures := range maxStoreErrors {

@@ -83,7 +83,7 @@ func newSettings(d defaults) *settings {
 	add(s, "ttl", "3s", "expiry of the cached value", &s.TTL, duration(time.Millisecond))
 	add(s, "ttl-jitter", "0", "fraction by which each fill spreads the TTL: 0.2 or 20%", &s.TTLJitter, fraction)
 	add(s, "lock-ttl", "10s", "expiry of the fill lock; longer than a fill", &s.LockTTL, duration(time.Millisecond))
-	add(s, "wait-timeout", "", "a waiter's limit (default: lock TTL + 2 x backend latency + 1s)", &s.WaitTimeout,
+	add(s, "wait-timeout", "", "a waiter's limit (default: lock TTL + 2 x backend latency + 1s, and 1s for each 5,000 workers)", &s.WaitTimeout,
 		optional(duration(time.Millisecond)))
 	add(s, "backend-latency", "250ms", "time of one backend call", &s.Backend.Latency, duration(0))
 	add(s, "backend-jitter", "0.1", "fraction by which that time varies: 0.1 or 10%", &s.Backend.Jitter, fraction)
@@ -147,7 +147,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		}
 	}
 	if s.WaitTimeout == 0 {
-		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second
+		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers)
 	}
 	return errors.Join(append(faults, s.checkFiles())...)
 }
@@ -207,6 +207,10 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 	if s.WaitTimeout <= s.LockTTL {
 		all = append(all, fmt.Sprintf("the wait timeout (%v) is not longer than the lock TTL (%v): a winner that dies takes its waiters along",
 			s.WaitTimeout, s.LockTTL))
+	}
+	if passage := redisstore.Passage(s.Workers); s.TTL < passage {
+		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than the time that %d workers may take to read the value (%v): it may expire again in a round, and be filled again",
+			s.TTL, s.Workers, passage))
 	}
 	if s.TTL < 100*time.Millisecond {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than two pauses of a waiter (50ms each): the value may expire before a waiter looks", s.TTL))

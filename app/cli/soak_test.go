@@ -31,6 +31,17 @@ func TestSoak10000Workers(t *testing.T) {
 	t.Logf("3 rounds x 10,000 workers: %s, latency p99 %.0f ms", r.Verdict.Text, r.Latency.P99)
 }
 
+// TestSoak100000Workers is the bound of --workers. The TTL is longer than the herd takes to pass, so there is one cycle.
+func TestSoak100000Workers(t *testing.T) {
+	for _, redis := range []string{"embedded", redistest.Start(t).URL()} {
+		out := run(t.Context(), t, nil, "fixed", "--redis", redis, "--workers", "100000", "--rounds", "1", "--ttl", "2m", "--quiet", "--json", "-")
+		equal(t, "exit code", out.code, cli.ExitOK)
+		r := decode(t, out.stdout)
+		checkFixed(t, r, 1)
+		t.Logf("100,000 workers: %s, latency p99 %.1f s", r.Verdict.Text, r.Latency.P99/1000)
+	}
+}
+
 func TestSoakFixedTenTimesInARow(t *testing.T) {
 	for _, redis := range []string{"embedded", redistest.Start(t).URL()} {
 		for range 10 {

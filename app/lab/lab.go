@@ -203,6 +203,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 		Backend: tell.Loader(bridge.Loader(faults.Loader(service))),
 		Probe:   tell.Probe(bridge.Probe(cache.NoProbe{})),
 		TTL:     r.config.TTL,
+		Passage: redisstore.Passage(r.config.Workers),
 	}
 	lock := cache.FillLock{TTL: r.config.LockTTL, NewToken: bridge.NewToken}
 	newStrategy := func(ttlJitter float64) cache.Strategy {

@@ -158,6 +158,7 @@ func (s *share) newStream(think time.Duration, view *report.Live) *herd.Stream {
 		Probe:     tell.Probe(s.bridge.Probe(cache.NoProbe{})),
 		TTL:       s.config.TTL,
 		TTLJitter: s.config.TTLJitter,
+		Passage:   redisstore.Passage(s.config.Workers),
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
 	return &herd.Stream{

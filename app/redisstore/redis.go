@@ -22,11 +22,6 @@ const (
 	commandTimeout = time.Second
 	answerTimeout  = 2 * time.Second        // for a Redis given by URL to connect and answer the first PING
 	autoTimeout    = 300 * time.Millisecond // for the one on localhost, if there is one
-	// maxPool bounds the connections of the workers. More than this does not make Redis, which executes one
-	// command at a time, any faster; callers beyond it queue in the client.
-	maxPool = 64
-	// poolTimeout bounds that queue. 10,000 workers need about 0.3 s to pass through 64 connections.
-	poolTimeout = 5 * time.Second
 )
 
 // Options say how to open a Redis.
@@ -64,7 +59,7 @@ func (discard) Printf(context.Context, string, ...any) {}
 // Probe reports whether the Redis of an auto target answers, and if not, why.
 func Probe(ctx context.Context, t Target) error {
 	r := &Redis{options: Options{Target: t}}
-	r.keeper = r.newClient(1)
+	r.keeper = r.newClient(1, 0)
 	defer r.keeper.Close()
 	err := ping(ctx, r.keeper, autoTimeout)
 	switch answer := redis.Error(nil); {
@@ -80,8 +75,8 @@ func Probe(ctx context.Context, t Target) error {
 // to do. The caller must Close.
 func Open(ctx context.Context, options Options) (*Redis, error) {
 	r := &Redis{options: options}
-	r.client = r.newClient(min(options.Workers, maxPool))
-	r.keeper = r.newClient(1)
+	r.client = r.newClient(min(options.Workers, maxPool), Passage(options.Workers))
+	r.keeper = r.newClient(1, 0)
 	r.Store = NewStore(r.client)
 	err := r.start(ctx)
 	if err == nil {
@@ -108,17 +103,24 @@ func (r *Redis) start(ctx context.Context) error {
 	if err := warm(ctx, r.client); err != nil {
 		return r.refused(ctx, fmt.Sprintf("PING on %d connections", r.client.Options().PoolSize), err)
 	}
-	if r.options.Instrument == nil {
-		return nil
+	if r.options.Instrument != nil {
+		if err := r.options.Instrument(r.client); err != nil {
+			return err
+		}
 	}
-	return r.options.Instrument(r.client)
+	if r.options.Workers > maxPool {
+		r.client.AddHook(newQueue(r.options.Workers))
+	}
+	return nil
 }
 
 // nameRefused is how servers refuse CLIENT SETNAME, with and without the subcommand.
 var nameRefused = regexp.MustCompile(`(?i)(NOPERM|unknown (sub)?command).*\bclient\b`)
 
-func (r *Redis) newClient(pool int) *redis.Client {
+func (r *Redis) newClient(pool int, passage time.Duration) *redis.Client {
 	o := clientOptions(r.options.Target, pool, r.options.Name)
+	o.ReadTimeout += passage
+	o.PoolTimeout += passage
 	o.Dialer = r.dial(o.TLSConfig)
 	return redis.NewClient(o)
 }
@@ -157,7 +159,7 @@ func clientOptions(t Target, pool int, name string) *redis.Options {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = dialTimeout, 1
 	o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout
-	o.PoolSize, o.PoolTimeout = pool, poolTimeout
+	o.PoolSize, o.PoolTimeout = pool, queueTimeout
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, pool, pool
 	return &o
 }

@@ -1,0 +1,77 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/cache"
+)
+
+// Limits of the workers' connections.
+const (
+	// maxPool bounds them. More than this does not make Redis, which executes one command at a time, any faster; callers
+	// beyond it queue in the client.
+	maxPool = 64
+	// reserved are those that a queueing herd leaves free: the re-check, the SET and the release of a winner must not
+	// queue behind the reads of those who wait for them.
+	reserved = 4
+	// queueTimeout bounds the queue, beside the time in which the herd passes through.
+	queueTimeout = 5 * time.Second
+)
+
+// Passage is the time in which a herd of so many workers passes once through the connections, on a busy machine: 5,000
+// commands a second. Meanwhile a reply may be there and nobody comes to look at it: limits grow with it.
+func Passage(workers int) time.Duration { return time.Duration(workers/5000) * time.Second }
+
+// queue is a hook in which first reads, polls and lock attempts wait for their turn, inside of what is measured.
+type queue struct {
+	turns chan struct{}
+	limit time.Duration
+}
+
+func newQueue(workers int) queue {
+	return queue{turns: make(chan struct{}, maxPool-reserved), limit: queueTimeout + Passage(workers)}
+}
+
+// ProcessHook implements [redis.Hook].
+func (q queue) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !queues(ctx, cmd) {
+			return next(ctx, cmd)
+		}
+		timer := time.NewTimer(q.limit)
+		defer timer.Stop()
+		select {
+		case q.turns <- struct{}{}:
+			defer func() { <-q.turns }()
+			return next(ctx, cmd)
+		case <-ctx.Done():
+			cmd.SetErr(context.Cause(ctx))
+		case <-timer.C:
+			cmd.SetErr(fmt.Errorf("no connection was free within %v", q.limit))
+		}
+		return cmd.Err()
+	}
+}
+
+// queues tells the herd's commands from a winner's.
+func queues(ctx context.Context, cmd redis.Cmder) bool {
+	switch args := cmd.Args(); cmd.Name() {
+	case "get":
+		return cache.ReadOf(ctx) != cache.Recheck
+	case "set":
+		return len(args) > 3 && args[3] == "NX"
+	}
+	return false
+}
+
+// DialHook implements [redis.Hook].
+func (queue) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (queue) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
