@@ -33,9 +33,8 @@ type Store interface {
 	// Get returns the value of key, and whether there is one. An error is never a miss.
 	Get(ctx context.Context, key string) (value string, found bool, err error)
 
-	// Set stores value for ttl (at least 1 ms). It reports whether the key was absent: such a Set ends an
-	// expiry cycle.
-	Set(ctx context.Context, key, value string, ttl time.Duration) (endedCycle bool, err error)
+	// Set stores value for ttl (at least 1 ms). It returns the value that it replaced, and whether there was one.
+	Set(ctx context.Context, key, value string, ttl time.Duration) (replaced string, found bool, err error)
 
 	// Lock stores token at key for ttl unless a token is there already, in one atomic command. It returns
 	// the token that is there afterwards; the caller holds the lock if that is its own.
@@ -147,8 +146,9 @@ type Counts struct {
 	BackendErrors int // those of the calls that failed
 	StoreErrors   int // store commands that failed
 	Tolerated     int // those of them that changed nothing, as they were sent again: polls, lock attempts, releases
-	Expiries      int // fills that found the key absent: each ended one expiry cycle
 
+	SetsAbsent         int // fills that found the key absent
+	SetsReplaced       int // fills that replaced a value
 	SetsRefused        int // fills that the store refused: not cached
 	SetsUnanswered     int // fills without an answer: whether they are cached, and ended a cycle, nobody knows
 	ReleasesRefused    int // releases that the store refused: the lock stays until its TTL ends
@@ -171,11 +171,12 @@ func (c *Counts) Add(d Counts) {
 	c.BackendErrors += d.BackendErrors
 	c.StoreErrors += d.StoreErrors
 	c.Tolerated += d.Tolerated
+	c.SetsAbsent += d.SetsAbsent
+	c.SetsReplaced += d.SetsReplaced
 	c.SetsRefused += d.SetsRefused
 	c.SetsUnanswered += d.SetsUnanswered
 	c.ReleasesRefused += d.ReleasesRefused
 	c.ReleasesUnanswered += d.ReleasesUnanswered
-	c.Expiries += d.Expiries
 }
 
 // A Read says why a GET is sent. Decorators of a store find it in the context; stores do not care.

@@ -81,7 +81,7 @@ func TestBrokenCallsTheBackendOncePerMiss(t *testing.T) {
 
 		equal(t, "backend calls", loader.Calls(), 50)
 		equal(t, "in flight at peak", loader.Peak(), 50)
-		equal(t, "counts", sum, cache.Counts{Misses: 50, BackendCalls: 50, Expiries: 1})
+		equal(t, "counts", sum, cache.Counts{Misses: 50, BackendCalls: 50, SetsAbsent: 1, SetsReplaced: 49})
 		equal(t, "filled", outcomes(answers)[cache.Filled], 50)
 		equal(t, "value", answers[49].Value, "9.99")
 
@@ -98,7 +98,7 @@ func TestFixedCallsTheBackendOnceFor10000Workers(t *testing.T) {
 
 		equal(t, "backend calls", loader.Calls(), 1)
 		equal(t, "counted calls", sum.BackendCalls, 1)
-		equal(t, "expiries", sum.Expiries, 1)
+		equal(t, "SETs that found the key absent", sum.SetsAbsent, 1)
 		equal(t, "acquired", sum.Acquired, sum.Rechecked+1)
 		equal(t, "released", sum.Released, sum.Acquired)
 		equal(t, "lost", sum.Lost, 0)
@@ -143,7 +143,7 @@ func TestFillLongerThanTheLockOverlapsAndIsCountedAsLost(t *testing.T) {
 		equal(t, "peak", loader.Peak(), 2)
 		equal(t, "lost", sum.Lost, 2) // neither was done in time
 		equal(t, "released", sum.Released, 0)
-		equal(t, "expiries", sum.Expiries, 1)
+		equal(t, "SETs that found the key absent", sum.SetsAbsent, 1)
 	})
 }
 
@@ -216,7 +216,7 @@ func TestWithoutTheRecheckEachHeldWorkerCallsTheBackend(t *testing.T) {
 			_, sum := stampede(t.Context(), fixed(blind, loader), 50)
 
 			equal(t, "backend calls", sum.BackendCalls, k+1)
-			equal(t, "expiries", sum.Expiries, 1)
+			equal(t, "SETs that found the key absent", sum.SetsAbsent, 1)
 		})
 	}
 }

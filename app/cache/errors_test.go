@@ -39,12 +39,12 @@ func (f *flaky) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, found, errors.Join(err, lose(lost))
 }
 
-func (f *flaky) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+func (f *flaky) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
 	if f.refuses && lose(&f.set) != nil {
-		return false, errRefused
+		return "", false, errRefused
 	}
-	ended, err := f.Store.Set(ctx, key, value, ttl)
-	return ended, errors.Join(err, lose(&f.set))
+	replaced, found, err := f.Store.Set(ctx, key, value, ttl)
+	return replaced, found, errors.Join(err, lose(&f.set))
 }
 
 func (f *flaky) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
@@ -92,7 +92,7 @@ func TestStoreErrors(t *testing.T) {
 		{ // P18
 			name:    "a lost reply to SET NX PX: the own token means acquired",
 			store:   flaky{lock: 1},
-			want:    cache.Counts{Misses: 3, Polls: 1, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, Expiries: 1},
+			want:    cache.Counts{Misses: 3, Polls: 1, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1},
 			outcome: cache.Filled,
 		},
 		{
@@ -105,13 +105,13 @@ func TestStoreErrors(t *testing.T) {
 		{ // P18
 			name:    "a release that is sent again is not lost",
 			store:   flaky{unlock: 1},
-			want:    cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, Expiries: 1},
+			want:    cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1},
 			outcome: cache.Filled,
 		},
 		{
 			name:    "a release that never answers is counted",
 			store:   flaky{unlock: 3},
-			want:    cache.Counts{Misses: 2, Acquired: 1, ReleasesUnanswered: 1, StoreErrors: 3, BackendCalls: 1, Expiries: 1},
+			want:    cache.Counts{Misses: 2, Acquired: 1, ReleasesUnanswered: 1, StoreErrors: 3, BackendCalls: 1, SetsAbsent: 1},
 			outcome: cache.Filled,
 		},
 		{
@@ -129,7 +129,7 @@ func TestStoreErrors(t *testing.T) {
 		{
 			name:    "a refused release is not sent again, and its lock stays",
 			store:   flaky{unlock: 3, refuses: true},
-			want:    cache.Counts{Misses: 2, Acquired: 1, ReleasesRefused: 1, StoreErrors: 1, BackendCalls: 1, Expiries: 1},
+			want:    cache.Counts{Misses: 2, Acquired: 1, ReleasesRefused: 1, StoreErrors: 1, BackendCalls: 1, SetsAbsent: 1},
 			outcome: cache.Filled,
 		},
 		{
@@ -181,7 +181,7 @@ func fillByAnother(t *testing.T, store *cachetest.Store) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(5*time.Millisecond, func() {
-		if _, err := store.Set(t.Context(), key, "9.99", ttl); err != nil {
+		if _, _, err := store.Set(t.Context(), key, "9.99", ttl); err != nil {
 			t.Error(err)
 		}
 	})
@@ -235,7 +235,7 @@ type setTTLs struct {
 	ttls []time.Duration
 }
 
-func (s *setTTLs) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+func (s *setTTLs) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
 	s.ttls = append(s.ttls, ttl)
 	return s.Store.Set(ctx, key, value, ttl)
 }

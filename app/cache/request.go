@@ -176,14 +176,16 @@ func (r *request) fill(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, releaseTimeout+r.Passage)
 	defer cancel()
 	r.Sent.Set++
-	endedCycle, err := r.Store.Set(limited, r.key, value, r.ttl())
+	_, found, err := r.Store.Set(limited, r.key, value, r.ttl())
 	switch {
 	case errors.Is(err, ErrRefused):
 		r.SetsRefused++
 	case err != nil:
 		r.SetsUnanswered++
-	case endedCycle:
-		r.Expiries++
+	case found:
+		r.SetsReplaced++
+	default:
+		r.SetsAbsent++
 	}
 	if err != nil {
 		r.storeError(ctx, &r.Errors.Set, fmt.Errorf("SET %q: %w", r.key, err))

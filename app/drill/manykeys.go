@@ -43,12 +43,12 @@ type expirations struct {
 	at map[string]time.Time
 }
 
-func (e *expirations) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
-	ended, err := e.Store.Set(ctx, key, value, ttl)
+func (e *expirations) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
+	replaced, found, err := e.Store.Set(ctx, key, value, ttl)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.at[key] = time.Now().Add(ttl)
-	return ended, err
+	return replaced, found, err
 }
 
 func (e *expirations) await(ctx context.Context, key string) error {

@@ -35,15 +35,15 @@ type afterFill struct {
 	others chan struct{} // closed when they have
 }
 
-func (a afterFill) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
-	ended, err := a.Store.Set(ctx, key, value, ttl)
+func (a afterFill) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
+	replaced, found, err := a.Store.Set(ctx, key, value, ttl)
 	if herd.WorkerFrom(ctx).Round == gatedRound {
 		select {
 		case <-a.others:
 		case <-ctx.Done():
 		}
 	}
-	return ended, err
+	return replaced, found, err
 }
 
 func startNoRecheck(s Scene) Faults {

@@ -41,7 +41,7 @@ type Event struct {
 	Polls  int           // WaitEnded: how often it looked
 	Found  bool          // WaitEnded: the wait ended with the value
 	TTL    time.Duration // Set
-	Ended  bool          // Set: it ended an expiry cycle
+	Over   bool          // Set: it replaced a value
 	Text   string        // Failed: the command; Fault: what was done
 	Err    error         // Failed: why
 }
@@ -102,14 +102,14 @@ func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, found, err
 }
 
-func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
-	ended, err := s.next.Set(ctx, key, value, ttl)
+func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
+	replaced, found, err := s.next.Set(ctx, key, value, ttl)
 	if err != nil {
 		s.fail(ctx, "SET", err)
 	} else {
-		s.tell(ctx, Event{Step: Set, TTL: ttl, Ended: ended})
+		s.tell(ctx, Event{Step: Set, TTL: ttl, Over: found})
 	}
-	return ended, err
+	return replaced, found, err
 }
 
 func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {

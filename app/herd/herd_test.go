@@ -53,7 +53,7 @@ func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			if w.Number == 1 {
 				return cache.Result{Outcome: cache.Filled, Loaded: time.Now(), Counts: cache.Counts{
-					Misses: 2, Acquired: 1, Released: 1, BackendCalls: 1, Expiries: 1}}, nil
+					Misses: 2, Acquired: 1, Released: 1, BackendCalls: 1, SetsAbsent: 1}}, nil
 			}
 			time.Sleep(time.Duration(w.Number) * time.Millisecond)
 			return cache.Result{Outcome: cache.Waited, Counts: cache.Counts{Misses: 1, Hits: 1, Polls: 1, Held: 1}}, nil
@@ -64,9 +64,12 @@ func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := cache.Counts{Misses: 3 * 101, Hits: 3 * 99, Polls: 3 * 99, Held: 3 * 99, Acquired: 3, Released: 3,
-			BackendCalls: 3, Expiries: 3}
+			BackendCalls: 3, SetsAbsent: 3}
 		if l.Counts != want {
 			t.Errorf("counts: got %+v, want %+v", l.Counts, want)
+		}
+		if l.Expiries != 3 || l.ByRound[1].Expiries != 1 {
+			t.Errorf("%d expiries, %d of them in round 2", l.Expiries, l.ByRound[1].Expiries)
 		}
 		if l.Requests != 300 || l.Rounds != 3 || l.Outcomes[cache.Filled] != 3 || l.Outcomes[cache.Waited] != 297 {
 			t.Errorf("ledger: %+v", l)
@@ -93,6 +96,20 @@ func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 			t.Errorf("time: %v in rounds, %v expiring", l.InRounds, l.Expiring)
 		}
 	})
+}
+
+func TestOnlyASetThatFoundTheKeyAbsentEndsAnExpiryCycle(t *testing.T) {
+	s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+		sets := cache.Counts{SetsReplaced: 1}
+		if w.Number == 1 {
+			sets = cache.Counts{SetsAbsent: 1}
+		}
+		return cache.Result{Outcome: cache.Filled, Counts: sets}, nil
+	}}
+	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 2, Keeper: &keeper{}, Observer: herd.NoObserver{}}
+	if l, err := h.Run(t.Context()); err != nil || l.Expiries != 2 || l.SetsReplaced != 18 {
+		t.Errorf("%d expiries, %d SETs replaced a value, %v", l.Expiries, l.SetsReplaced, err)
+	}
 }
 
 func TestNobodyStartsBeforeTheBarrierOpens(t *testing.T) {
@@ -155,7 +172,7 @@ func TestACancelledRunKeepsTheRoundItWasIn(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	ledger := func(workers int, failed int, c cache.Counts) herd.Ledger {
-		return herd.Ledger{Workers: workers, Requests: 250, Counts: c, Outcomes: map[cache.Outcome]int{cache.Failed: failed},
+		return herd.Ledger{Workers: workers, Requests: 250, Counts: c, Expiries: c.SetsAbsent, Outcomes: map[cache.Outcome]int{cache.Failed: failed},
 			Sent:   cache.Sent{Set: c.BackendCalls - c.BackendErrors},
 			Errors: cache.Errors{Set: errors.New("OOM"), Unlock: errors.New("NOPERM")}}
 	}
@@ -165,39 +182,39 @@ func TestVerdicts(t *testing.T) {
 		l     herd.Ledger
 		want  herd.Verdict
 	}{
-		{"herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, Expiries: 5}),
+		{"herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, SetsAbsent: 5}),
 			herd.Verdict{OK: true, Text: "250 backend calls / 5 expiries = 50.0: a thundering herd"}},
-		{"herd of one", herd.JudgeHerd, ledger(1, 0, cache.Counts{Misses: 5, BackendCalls: 5, Expiries: 5}),
+		{"herd of one", herd.JudgeHerd, ledger(1, 0, cache.Counts{Misses: 5, BackendCalls: 5, SetsAbsent: 5}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one worker is no herd"}},
-		{"no herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 5, BackendCalls: 5, Expiries: 5}),
+		{"no herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 5, BackendCalls: 5, SetsAbsent: 5}),
 			herd.Verdict{Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: no herd, although nothing prevents it"}},
-		{"a miss without a call", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 249, Expiries: 5}),
+		{"a miss without a call", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 249, SetsAbsent: 5}),
 			herd.Verdict{Text: "249 backend calls / 5 expiries = 49.8, but 250 misses: not every miss called the backend"}},
-		{"herd with errors", herd.JudgeHerd, ledger(50, 2, cache.Counts{Misses: 250, BackendCalls: 250, Expiries: 5}),
+		{"herd with errors", herd.JudgeHerd, ledger(50, 2, cache.Counts{Misses: 250, BackendCalls: 250, SetsAbsent: 5}),
 			herd.Verdict{OK: true, Text: "250 backend calls / 5 expiries = 50.0: a thundering herd, and 2 of 250 requests failed"}},
-		{"fixed", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, Expiries: 5}),
+		{"fixed", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, SetsAbsent: 5}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
-		{"lost", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5, Lost: 1}),
+		{"lost", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, SetsAbsent: 5, Lost: 1}),
 			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 1 fill lock was lost: the fill takes longer than the lock's TTL"}},
-		{"too many calls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5}),
+		{"too many calls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, SetsAbsent: 5}),
 			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2: not one successful call for each expiry cycle"}},
-		{"failed calls that cost nobody", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, BackendErrors: 1, Expiries: 5}),
+		{"failed calls that cost nobody", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, BackendErrors: 1, SetsAbsent: 5}),
 			herd.Verdict{OK: true, Text: "6 backend calls / 5 expiries = 1.2: one fill per expiry cycle, and 1 failed call"}},
 		{"others filled", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{Hits: 250}),
 			herd.Verdict{OK: true, Invariant: true, Text: "0 backend calls / 0 expiries: every cycle was filled by another process"}},
-		{"one of each", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 1, Expiries: 1}),
+		{"one of each", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 1, SetsAbsent: 1}),
 			herd.Verdict{OK: true, Invariant: true, Text: "1 backend call / 1 expiry = 1.0: one backend call per expiry cycle"}},
-		{"a lock deleted by another", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, Expiries: 5, Lost: 2, LostEarly: 1}),
+		{"a lock deleted by another", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, SetsAbsent: 5, Lost: 2, LostEarly: 1}),
 			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 2 fill locks were lost, before the TTL had passed: another client deleted the lock, or Redis was emptied"}},
-		{"an unanswered SET", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, Expiries: 2, SetsUnanswered: 1, StoreErrors: 1}),
+		{"an unanswered SET", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, SetsAbsent: 2, SetsUnanswered: 1, StoreErrors: 1}),
 			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET was not answered"}},
-		{"an unanswered SET and its release", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, Expiries: 2, SetsUnanswered: 1, ReleasesUnanswered: 1, Lost: 1}),
+		{"an unanswered SET and its release", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, SetsAbsent: 2, SetsUnanswered: 1, ReleasesUnanswered: 1, Lost: 1}),
 			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET and 1 release were not answered"}},
-		{"an unanswered SET of a herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, Expiries: 5, SetsUnanswered: 2}),
+		{"an unanswered SET of a herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, SetsAbsent: 5, SetsUnanswered: 2}),
 			herd.Verdict{Text: "250 backend calls / 5 expiries = 50.0: cannot be judged: 2 SETs were not answered"}},
-		{"tolerated polls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, Expiries: 5, StoreErrors: 9, Tolerated: 9}),
+		{"tolerated polls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, SetsAbsent: 5, StoreErrors: 9, Tolerated: 9}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
-		{"a user without EVAL", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 2, Expiries: 2, ReleasesRefused: 2, StoreErrors: 2}),
+		{"a user without EVAL", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 2, SetsAbsent: 2, ReleasesRefused: 2, StoreErrors: 2}),
 			herd.Verdict{Invariant: true, Text: "2 backend calls / 2 expiries = 1.0, and 2 releases of the fill lock were refused (NOPERM)"}},
 		{"maxmemory", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 100, BackendCalls: 100, SetsRefused: 100, StoreErrors: 100}),
 			herd.Verdict{Text: "100 backend calls / 0 expiries: no value was cached, so there was no cycle to see, and 100 SETs were refused (OOM)"}},

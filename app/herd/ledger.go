@@ -16,6 +16,7 @@ type Ledger struct {
 	ByRound  []RoundSummary // in their order
 	Requests int
 	cache.Counts
+	Expiries int // expiry cycles that ended: each with a SET that found the key absent
 	Sent     cache.Sent
 	Missed   int // requests whose first GET found nothing
 	Waiters  int // requests that waited for a fill
@@ -40,6 +41,7 @@ type Ledger struct {
 type RoundSummary struct {
 	Round
 	cache.Counts
+	Expiries int // as the ledger's
 	Outcomes map[cache.Outcome]int
 	Elapsed  time.Duration // from the barrier's release to the last answer
 	// Winners are the workers that called the backend and got an answer, in the order of the answers.
@@ -52,11 +54,11 @@ type Quantiles struct{ P50, P95, P99, Max time.Duration }
 
 // CallsPerExpiry is the invariant's number: 1 when every expiry cycle cost one backend call. It is 0 when
 // there was no cycle.
-func CallsPerExpiry(c cache.Counts) float64 {
-	if c.Expiries == 0 {
+func CallsPerExpiry(backendCalls, expiries int) float64 {
+	if expiries == 0 {
 		return 0
 	}
-	return float64(c.BackendCalls) / float64(c.Expiries)
+	return float64(backendCalls) / float64(expiries)
 }
 
 // Latencies returns the latency of each request in ascending order. The slice is the ledger's own: only read it.
@@ -71,6 +73,7 @@ func (l *Ledger) add(responses []Response, round RoundSummary) {
 	l.ByRound = append(l.ByRound, round)
 	l.Requests += len(responses)
 	l.Counts.Add(round.Counts)
+	l.Expiries += round.Expiries
 	for outcome, n := range round.Outcomes {
 		l.Outcomes[outcome] += n
 	}
@@ -119,6 +122,7 @@ func summarize(round Round, responses []Response, elapsed time.Duration) RoundSu
 	}
 	for _, r := range responses {
 		s.Counts.Add(r.Counts)
+		s.Expiries += r.SetsAbsent
 		s.Outcomes[r.Outcome]++
 		if r.Outcome != cache.Waited {
 			continue

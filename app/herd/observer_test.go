@@ -38,7 +38,7 @@ func (m *missing) Get(context.Context, string) (cache.Result, error) {
 		close(m.tenth)
 	}
 	r := cache.Result{Outcome: cache.Filled}
-	r.Misses, r.BackendCalls, r.Expiries = 1, 1, 1
+	r.Misses, r.BackendCalls, r.SetsAbsent = 1, 1, 1
 	return r, nil
 }
 

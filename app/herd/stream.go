@@ -38,7 +38,8 @@ type Stream struct {
 type Phase struct {
 	Requests int
 	cache.Counts
-	Elapsed time.Duration // the last answers included
+	Expiries int
+	Elapsed  time.Duration // the last answers included
 }
 
 // cycle is a round of a stream on its way.
@@ -168,6 +169,7 @@ func (s *Stream) close(c *cycle) (end func()) {
 	s.ledger.add(c.responses, summary)
 	s.phase.Requests += len(c.responses)
 	s.phase.Counts.Add(summary.Counts)
+	s.phase.Expiries += summary.Expiries
 	return func() { c.end(summary) }
 }
 

@@ -33,7 +33,7 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	store, ctx := redisstore.NewStore(client), t.Context()
 	_, _, err1 := store.Get(ctx, "key")
 	_, err2 := store.Lock(ctx, "lock", "A", time.Minute)
-	_, err3 := store.Set(ctx, "key", "NX", time.Minute)
+	_, _, err3 := store.Set(ctx, "key", "NX", time.Minute)
 	_, err4 := store.Unlock(ctx, "lock", "A")
 	err5 := client.Eval(ctx, "return 1", nil).Err()
 	err6 := client.Do(ctx, "SET", "other", "NX", "NX").Err()

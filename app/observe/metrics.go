@@ -107,7 +107,7 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	count(func(c cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, releases, "{release}", result(resultError))
 	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts, "waiters past their limit", "{waiter}")
 	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls, "GETs of waiters", "{poll}")
-	count(func(c cache.Counts) int { return c.Expiries }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")
+	count(func(c cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")
 	m.misses = newSeries(telemetry.MetricMisses, "requests whose first GET found nothing", "{request}")
 	m.calls = newSeries(telemetry.MetricBackendCalls, "backend calls that began", "{call}")
 	for _, r := range []string{resultOK, resultError, resultUnknown} {

@@ -197,12 +197,12 @@ func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, found, err
 }
 
-func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
-	ended, err := s.Store.Set(ctx, key, value, ttl)
-	if err == nil && ended {
-		s.metrics.happened(ctx, cache.Counts{Expiries: 1})
+func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
+	replaced, found, err := s.Store.Set(ctx, key, value, ttl)
+	if err == nil && !found {
+		s.metrics.happened(ctx, cache.Counts{SetsAbsent: 1})
 	}
-	return ended, err
+	return replaced, found, err
 }
 
 func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {

@@ -31,7 +31,7 @@ func TestEachCommandAddsWhatTheTableSays(t *testing.T) {
 			return err
 		}, redisstore.Commands{Set: 1}},
 		{"SET", redisstore.CommandSet, 0, func(t *testing.T, r *redisstore.Redis) error {
-			_, err := r.Set(t.Context(), "key", "value", time.Minute)
+			_, _, err := r.Set(t.Context(), "key", "value", time.Minute)
 			return err
 		}, redisstore.Commands{Set: 1}},
 		{"release of another's lock", redisstore.CommandUnlock, 0, func(t *testing.T, r *redisstore.Redis) error {

@@ -42,6 +42,6 @@ func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err 
 			err = r.refused(ctx, fmt.Sprintf("DEL %q", key), delErr)
 		}
 	}()
-	_, err = store.Set(ctx, key, value, trialTTL)
+	_, _, err = store.Set(ctx, key, value, trialTTL)
 	return r.refused(ctx, fmt.Sprintf("SET %q GET PX", key), err)
 }

@@ -41,7 +41,7 @@ func TestAWinnersCommandsDoNotQueueBehindTheHerd(t *testing.T) {
 		})
 	}
 	<-all
-	if _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
+	if _, _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Unlock(t.Context(), "lock", "token"); err != nil {

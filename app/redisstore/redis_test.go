@@ -26,7 +26,7 @@ func everyCommand(t *testing.T, r *redisstore.Redis) {
 	}
 	_, err := r.Lock(ctx, "lock", "A", time.Minute)
 	errs = append(errs, err)
-	_, err = r.Set(ctx, "key", "value", time.Minute)
+	_, _, err = r.Set(ctx, "key", "value", time.Minute)
 	errs = append(errs, err)
 	for range 2 {
 		_, err = r.Unlock(ctx, "lock", "A")
@@ -125,7 +125,7 @@ func TestTheTTLOfAKey(t *testing.T) {
 		if ttl, err := r.TTL(t.Context(), "key"); ttl != 0 || err != nil {
 			t.Errorf("of an absent key: %v, %v", ttl, err)
 		}
-		if _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
+		if _, _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if ttl, err := r.TTL(t.Context(), "key"); ttl < 59*time.Second || ttl > time.Minute || err != nil {
@@ -137,7 +137,7 @@ func TestTheTTLOfAKey(t *testing.T) {
 func TestAnOutageBetweenRoundsIsWaitedOut(t *testing.T) {
 	server := redistest.Start(t)
 	r := open(t, server.Addr())
-	if _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
+	if _, _, err := r.Set(t.Context(), "key", "value", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	server.Stop()

@@ -46,14 +46,14 @@ func (s *Store) Get(ctx context.Context, key string) (value string, found bool, 
 	return value, err == nil, told(err)
 }
 
-// Set is SET key value GET PX ms. The old value that it returns says whether there was one.
-func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (endedCycle bool, err error) {
+// Set is SET key value GET PX ms.
+func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (replaced string, found bool, err error) {
 	// Do, because the client's own methods send EX for whole seconds.
-	_, err = s.redis.Do(CommandSet.in(ctx), "SET", key, value, "GET", "PX", ttl.Milliseconds()).Text()
+	replaced, err = s.redis.Do(CommandSet.in(ctx), "SET", key, value, "GET", "PX", ttl.Milliseconds()).Text()
 	if errors.Is(err, redis.Nil) {
-		return true, nil
+		return "", false, nil
 	}
-	return false, told(err)
+	return replaced, err == nil, told(err)
 }
 
 // Lock is SET key token NX GET PX ms. NX with GET needs Redis 7.0 or newer.

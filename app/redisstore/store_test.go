@@ -67,11 +67,14 @@ func TestGetSetLockUnlock(t *testing.T) {
 				if got, found, err := r.Get(ctx, key); got != "" || found || err != nil {
 					t.Errorf("GET of an absent key: %q, %v, %v", got, found, err)
 				}
-				if ended, err := r.Set(ctx, key, value, time.Minute); !ended || err != nil {
-					t.Errorf("the first SET: %v, %v, want the end of the cycle", ended, err)
+				if replaced, found, err := r.Set(ctx, key, "before", time.Minute); replaced != "" || found || err != nil {
+					t.Errorf("SET of an absent key: it replaced %q, %v, %v", replaced, found, err)
 				}
-				if ended, err := r.Set(ctx, key, value, time.Minute); ended || err != nil {
-					t.Errorf("the second SET: %v, %v, want no end of a cycle", ended, err)
+				if replaced, found, err := r.Set(ctx, key, value, time.Minute); replaced != "before" || !found || err != nil {
+					t.Errorf("SET over a value: it replaced %q, %v, %v", replaced, found, err)
+				}
+				if replaced, found, err := r.Set(ctx, key, value, time.Minute); replaced != value || !found || err != nil {
+					t.Errorf("the next SET: it replaced %q, %v, %v, want %q", replaced, found, err, value)
 				}
 				if got, found, err := r.Get(ctx, key); got != value || !found || err != nil {
 					t.Errorf("GET: %q, %v, %v, want %q", got, found, err, value)
@@ -107,7 +110,7 @@ func TestKeysAndLocksExpireInRealTime(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
 		ctx := t.Context()
 		started := time.Now()
-		if _, err := r.Set(ctx, "key", "value", 300*time.Millisecond); err != nil {
+		if _, _, err := r.Set(ctx, "key", "value", 300*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 		if _, found, err := r.Get(ctx, "key"); !found || err != nil {
@@ -122,8 +125,8 @@ func TestKeysAndLocksExpireInRealTime(t *testing.T) {
 		if _, found, err := r.Get(ctx, "key"); found || err != nil {
 			t.Errorf("still there after its expiry: %v, %v", found, err)
 		}
-		if ended, err := r.Set(ctx, "key", "value", time.Minute); !ended || err != nil {
-			t.Errorf("SET after the expiry: %v, %v, want the end of the cycle", ended, err)
+		if replaced, found, err := r.Set(ctx, "key", "value", time.Minute); replaced != "" || found || err != nil {
+			t.Errorf("SET after the expiry: it replaced %q, %v, %v", replaced, found, err)
 		}
 	})
 }
@@ -146,7 +149,7 @@ func TestCommandsOnTheWire(t *testing.T) {
 	if _, err := r.Lock(ctx, "product:42:price:filling", token, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Set(ctx, "product:42:price", "19.99", 3*time.Second); err != nil {
+	if _, _, err := r.Set(ctx, "product:42:price", "19.99", 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -178,8 +181,8 @@ func TestLostRepliesOnARealConnection(t *testing.T) {
 		cut  string
 		want cache.Counts
 	}{
-		{"NX", cache.Counts{Misses: 3, Polls: 1, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, Expiries: 1}},
-		{"EVAL", cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, Expiries: 1}},
+		{"NX", cache.Counts{Misses: 3, Polls: 1, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1}},
+		{"EVAL", cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1}},
 		// The SET ended the cycle, but nobody knows.
 		{"19.99", cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, SetsUnanswered: 1, BackendCalls: 1}},
 	}
@@ -226,7 +229,7 @@ func TestASlowRedisIsOnlySlow(t *testing.T) {
 	r := open(t, proxy.Addr())
 	proxy.Delay(100 * time.Millisecond)
 	result, err := strategy(r, loader(func() (string, error) { return "19.99", nil })).Get(t.Context(), "key")
-	want := cache.Counts{Misses: 2, Acquired: 1, Released: 1, BackendCalls: 1, Expiries: 1}
+	want := cache.Counts{Misses: 2, Acquired: 1, Released: 1, BackendCalls: 1, SetsAbsent: 1}
 	if err != nil || result.Counts != want {
 		t.Errorf("got %+v, %v, want %+v", result.Counts, err, want)
 	}

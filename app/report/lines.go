@@ -14,7 +14,7 @@ func eventLine(e events.Event, digits int) string {
 	switch e.Step {
 	case events.Set:
 		line = fmt.Sprintf("%s PX %d", line, e.TTL.Milliseconds())
-		if !e.Ended {
+		if e.Over {
 			line += ", over a value that was there"
 		}
 	case events.WaitEnded:

@@ -73,7 +73,7 @@ func (l *Live) Tell(e events.Event) {
 	switch {
 	case e.Step == events.Call:
 		l.phase.calls++
-	case e.Step == events.Set && e.Ended:
+	case e.Step == events.Set && !e.Over:
 		l.phase.expiries++
 	}
 	l.mu.Unlock()

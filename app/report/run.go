@@ -148,7 +148,7 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		Unanswered:     Steps{Set: l.SetsUnanswered, Release: l.ReleasesUnanswered},
 		FirstErrors:    []string{},
 		Expiries:       l.Expiries,
-		CallsPerExpiry: herd.CallsPerExpiry(l.Counts),
+		CallsPerExpiry: herd.CallsPerExpiry(l.BackendCalls, l.Expiries),
 		Outcomes:       map[cache.Outcome]int{},
 		Latency:        milliseconds(l.Latency),
 		WakeLag:        milliseconds(l.WakeLag),

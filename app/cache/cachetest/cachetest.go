@@ -48,15 +48,15 @@ func (s *Store) Get(ctx context.Context, key string) (string, bool, error) {
 }
 
 // Set implements cache.Store.
-func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return false, err
+		return "", false, err
 	}
-	_, found := s.live(key)
+	replaced, found := s.live(key)
 	s.entries[key] = entry{value, time.Now().Add(ttl)}
-	return !found, nil
+	return replaced, found, nil
 }
 
 // Lock implements cache.Store.
