@@ -399,7 +399,7 @@ func TestARedisThatDiesEndsTheRunSoonWithItsErrors(t *testing.T) {
 	server := redistest.Start(t)
 	started := time.Now()
 	// When the last of them waits, all have missed.
-	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r1 w\d+ WAIT.*){49}`), server.Stop, "fixed", "--redis", server.URL(),
+	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r1 w\d+ (WAIT|BACKEND CALL).*){50}`), server.Stop, "fixed", "--redis", server.URL(),
 		"--backend-latency", "2s", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitFailed)
 	if took := time.Since(started); took > 12*time.Second {

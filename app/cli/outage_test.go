@@ -21,7 +21,7 @@ func TestAfterAnOutageInARoundTheNextRoundsAreClean(t *testing.T) {
 		time.Sleep(2200 * time.Millisecond)
 		server.Start()
 	}
-	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ WAIT.*){49}`), away, "fixed", "--redis", server.URL(),
+	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ (WAIT|BACKEND CALL).*){50}`), away, "fixed", "--redis", server.URL(),
 		"--rounds", "4", "--ttl", "500ms", "--backend-latency", "2s", "--backend-jitter", "0", "--json", "-")
 	r := decode(t, out.stdout)
 	equal(t, "exit code", out.code, cli.ExitVerdict)
@@ -44,7 +44,7 @@ func TestALostReplyToSETCannotBeJudged(t *testing.T) {
 		time.Sleep(1800 * time.Millisecond)
 		server.Resume()
 	}
-	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ WAIT.*){49}`), standStill, "fixed", "--redis", server.URL(),
+	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ (WAIT|BACKEND CALL).*){50}`), standStill, "fixed", "--redis", server.URL(),
 		"--rounds", "3", "--ttl", "500ms", "--backend-latency", "500ms", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitVerdict)
 	r := decode(t, out.stdout)
@@ -66,7 +66,7 @@ func TestARefusedSETIsNamedWithItsCause(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ WAIT.*){49}`), fill, "fixed", "--redis", server.URL(),
+	out := runUntil(t.Context(), t, nil, regexp.MustCompile(`(?s)(r2 w\d+ (WAIT|BACKEND CALL).*){50}`), fill, "fixed", "--redis", server.URL(),
 		"--rounds", "2", "--ttl", "500ms", "--backend-latency", "500ms", "--wait-timeout", "1s", "--lock-ttl", "900ms", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitVerdict)
 	r := decode(t, out.stdout)

@@ -59,11 +59,11 @@ func (q queue) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // queues tells the herd's commands from a winner's.
 func queues(ctx context.Context, cmd redis.Cmder) bool {
-	switch args := cmd.Args(); cmd.Name() {
+	switch name, _ := CommandOf(ctx); cmd.Name() { // a handshake has the context of the command that needs it
 	case "get":
 		return cache.ReadOf(ctx) != cache.Recheck
 	case "set":
-		return len(args) > 3 && args[3] == "NX"
+		return name == string(CommandLock)
 	}
 	return false
 }
