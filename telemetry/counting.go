@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -47,27 +48,35 @@ func (c *counter) counts() SpanCounts {
 	return n
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]. A batch that is larger than the receiver takes goes in halves. An error is
-// remembered, not returned: the batch processor would only log it.
+// ExportSpans implements [sdktrace.SpanExporter]. An error is remembered, not returned: the batch processor would only log
+// it. However large the batches are to be, no request has more than batchSize spans, so that a flush makes progress.
 func (c *counter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	for part := range slices.Chunk(spans, batchSize) {
+		c.send(ctx, part)
+	}
+	return nil
+}
+
+// send sends spans in one request, or in halves where that is larger than the receiver takes.
+func (c *counter) send(ctx context.Context, spans []sdktrace.ReadOnlySpan) {
 	if c.closed.Load() {
-		return nil
+		return
 	}
 	err := c.next.ExportSpans(ctx, spans)
 	if half := len(spans) / 2; half > 0 && tooLarge(err) {
-		_ = c.ExportSpans(ctx, spans[:half])
-		return c.ExportSpans(ctx, spans[half:])
+		c.send(ctx, spans[:half])
+		c.send(ctx, spans[half:])
+		return
 	}
 	if err != nil {
 		c.failure.CompareAndSwap(nil, &err)
 		rejected, partial := rejectedSpans(err)
 		if !partial {
-			return nil
+			return
 		}
 		c.exported.Add(-int64(rejected))
 	}
 	c.exported.Add(int64(len(spans)))
-	return nil
 }
 
 // Shutdown implements both interfaces; the exporter is shut down by [Telemetry.Shutdown].

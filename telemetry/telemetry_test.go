@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,33 @@ func TestABatchLargerThanTheReceiverTakesLosesNothing(t *testing.T) {
 			equal(t, "counts", tel.Spans(), test.want)
 		})
 	}
+}
+
+// A batch as large as the variables allow still goes in requests that a receiver answers soon, so the last flush sees progress.
+func TestLargeBatchesGoInRequestsOfABoundedSize(t *testing.T) {
+	const spans = 20_000
+	receiver := otlptest.StartGRPC(t)
+	// the SDK reads these from the process
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100000")
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "100000")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+	tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.On, Run: "run-1", Console: &bytes.Buffer{},
+		Lookup: func(name string) (string, bool) {
+			if strings.HasPrefix(name, "OTEL_BSP_") {
+				return os.LookupEnv(name)
+			}
+			return env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc",
+				"OTEL_METRICS_EXPORTER", "none", "OTEL_EXPORTER_OTLP_TIMEOUT", "30000")(name)
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	burst(tel.TracerProvider.Tracer("test"), spans)
+	if err := tel.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: spans, Exported: spans})
+	equal(t, "the largest request", receiver.Largest(), 2048)
 }
 
 // P11

@@ -187,8 +187,9 @@ type GRPC struct {
 	collectortrace.UnimplementedTraceServiceServer
 	URL string
 
-	mu    sync.Mutex
-	spans []Span
+	mu      sync.Mutex // guards all below
+	spans   []Span
+	largest int
 }
 
 // StartGRPC starts a gRPC receiver of traces, and stops it when the test ends.
@@ -211,7 +212,9 @@ func StartGRPC(t testing.TB) *GRPC {
 func (g *GRPC) Export(_ context.Context, in *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	before := len(g.spans)
 	g.spans = append(g.spans, spansOf(in.ResourceSpans)...)
+	g.largest = max(g.largest, len(g.spans)-before)
 	return &collectortrace.ExportTraceServiceResponse{}, nil
 }
 
@@ -220,4 +223,11 @@ func (g *GRPC) Spans() []Span {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]Span(nil), g.spans...)
+}
+
+// Largest returns the most spans that came in one request.
+func (g *GRPC) Largest() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.largest
 }
