@@ -217,18 +217,22 @@ func (g grafana) values(t *testing.T, v variable) []string {
 	})
 }
 
+// column is the name of a query's column in the panel's table.
+func (p panel) column(query string) string {
+	for _, transformation := range p.Transformations {
+		if transformation.ID == "organize" {
+			return transformation.Options.RenameByName["Value #"+query]
+		}
+	}
+	return ""
+}
+
 // table is what the panel's table shows: for each run, its columns' values.
 func (g grafana) table(t *testing.T, p panel) map[string]map[string]float64 {
 	t.Helper()
 	rows := map[string]map[string]float64{}
-	var names map[string]string
-	for _, transformation := range p.Transformations {
-		if transformation.ID == "organize" {
-			names = transformation.Options.RenameByName
-		}
-	}
 	for _, q := range p.Targets {
-		column := names["Value #"+q.RefID]
+		column := p.column(q.RefID)
 		if column == "" {
 			t.Errorf("%s: the query %s has no column", p.Title, q.RefID)
 		}

@@ -79,10 +79,17 @@ func shades(t *testing.T, g grafana, runs []ran) {
 				t.Errorf("%s, a point for each %v: the shade has %d of %d", mode, step, len(s.Values), points)
 			}
 		}
-		for _, s := range g.ask(t, panel.Targets[0].Expr, false) {
-			for _, p := range s.Values {
-				if mode := s.Metric["mode"]; p.value > 0 && !shaded[mode][p.at] {
-					t.Errorf("%s, a bar for each %v: the one of %v at %v stands outside of the shade", mode, step, p.value, p.at)
+		// Bars stand in the shade, and no line goes on after its run.
+		for _, title := range []string{"Backend calls", "GET: hits and misses", "Latency p50 and p99", "Wait time", "Commands per request",
+			"Pool connections", "Pool use time", "Backend queue", "Backend call duration", "Goroutines", "Memory"} {
+			drawn := panelOf(t, title).Targets
+			for _, q := range drawn[:len(drawn)-1] { // the last is the shade
+				for _, s := range g.ask(t, q.Expr, false) {
+					for _, p := range s.Values {
+						if p.value > 0 && !shaded[s.Metric["mode"]][p.at] {
+							t.Errorf("%s, %s, a point for each %v: %v at %v is outside of the shade", title, s.Metric["mode"], step, p.value, p.at)
+						}
+					}
 				}
 			}
 		}

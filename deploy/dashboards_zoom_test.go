@@ -56,7 +56,8 @@ func TestBarsAddUpAtEveryZoomLongAfterTheRuns(t *testing.T) {
 // A drill breaks something on purpose: the tile stays that of the ordinary run before it.
 func TestADrillIsNoNewestRun(t *testing.T) {
 	tile := panelOf(t, "Backend calls per expiry")
-	file := `tests:
+	file := `evaluation_interval: 1s # promtool stores no later samples than its last evaluation
+tests:
   - interval: 1s
     input_series:
       - {series: 'cachelab_run_active_ratio{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '1x20 0x100'}
@@ -68,11 +69,41 @@ func TestADrillIsNoNewestRun(t *testing.T) {
     promql_expr_test:
 `
 	g := grafana{step: time.Second, run: ".*", mode: ".*"}
-	file += fmt.Sprintf("      - {expr: '%s', eval_time: 119s, exp_samples: [{labels: '{instance=\"rounds-1\", mode=\"fixed\"}', value: 1}]}\n",
+	file += fmt.Sprintf("      - {expr: '%s', eval_time: 200s, exp_samples: [{labels: '{instance=\"rounds-1\", mode=\"fixed\"}', value: 1}]}\n",
 		g.filled(tile.Targets[1].Expr))
 	path := filepath.Join(t.TempDir(), "drill.yml")
 	write(t, path, file)
 	if out, err := promtool(t, ".", "test", "rules", path); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The chosen time ends within a run whose gauges were stored as 0 at its start: it still goes, and has no p99 yet.
+func TestARunIsNotJudgedBeforeItsEnd(t *testing.T) {
+	columns := panelOf(t, "Runs")
+	g := grafana{step: time.Second, run: ".*", mode: ".*"}
+	file := `evaluation_interval: 1s # promtool stores no later samples than its last evaluation
+tests:
+  - interval: 1s
+    input_series:
+      - {series: 'cachelab_run_active_ratio{instance="rounds-1",mode="broken",scenario="rounds"}', values: '1 1 1 1 1 1 1 1 1 0'}
+      - {series: 'cachelab_run_verdict_ratio{instance="rounds-1",mode="broken",scenario="rounds"}', values: '0 _ _ _ _ _ _ _ _ 1'}
+      - {series: 'cachelab_run_latency_seconds{instance="rounds-1",mode="broken",scenario="rounds",quantile="p99"}', values: '0 _ _ _ _ _ _ _ _ 1.32'}
+    promql_expr_test:
+`
+	for column, want := range map[string][2]string{"verdict": {"[{labels: '{instance=\"rounds-1\", mode=\"broken\"}', value: 2}]", "[{labels: '{instance=\"rounds-1\", mode=\"broken\"}', value: 1}]"},
+		"p99": {"[]", "[{labels: '{instance=\"rounds-1\", mode=\"broken\"}', value: 1.32}]"}} {
+		for _, q := range columns.Targets {
+			if columns.column(q.RefID) == column {
+				query := strings.ReplaceAll(g.filled(q.Expr), "'", "''")
+				file += fmt.Sprintf("      - {expr: '%s', eval_time: 5s, exp_samples: %s}\n      - {expr: '%s', eval_time: 20s, exp_samples: %s}\n",
+					query, want[0], query, want[1])
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "middle.yml")
+	write(t, path, file)
+	if out, err := promtool(t, ".", "test", "rules", path); err != nil || strings.Count(file, "expr: '") != 4 {
 		t.Errorf("%v: %s", err, out)
 	}
 }
