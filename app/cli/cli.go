@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cachelab/app/facts"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/report"
@@ -190,7 +191,7 @@ func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Term
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
-	var runs []report.Run
+	var runs []facts.Run
 	for _, plan := range plans {
 		run, runErr := l.Run(ctx, plan)
 		if err = runErr; run.Rounds > 0 {
@@ -223,7 +224,7 @@ func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Term
 }
 
 // verdicts is an error if one of them is not ok.
-func verdicts(runs []report.Run) error {
+func verdicts(runs []facts.Run) error {
 	for _, run := range runs {
 		if !run.Verdict.OK {
 			return errVerdict{}
@@ -247,13 +248,13 @@ func version() string {
 }
 
 // writeJSON writes the runs to a file, or to standard output for "-"; to nowhere for "".
-func writeJSON(p Process, where string, array bool, runs []report.Run) error {
+func writeJSON(p Process, where string, array bool, runs []facts.Run) error {
 	var what any = runs
 	if !array {
 		what = runs[0]
 	}
 	var text bytes.Buffer
-	err := report.WriteJSON(&text, what)
+	err := facts.WriteJSON(&text, what)
 	switch {
 	case err != nil:
 	case where == "-":

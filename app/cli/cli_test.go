@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"cachelab/app/cli"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/modes"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 )
 
 // output is what a run of the program left behind.
@@ -107,9 +107,9 @@ func read(t *testing.T, file *os.File) string {
 	return string(text)
 }
 
-func decode(t *testing.T, text string) report.Run {
+func decode(t *testing.T, text string) facts.Run {
 	t.Helper()
-	var r report.Run
+	var r facts.Run
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&r); err != nil {
@@ -146,7 +146,7 @@ func TestBrokenShowsTheHerd(t *testing.T) {
 		equal(t, "verdict ok", r.Verdict.OK, true)
 		equal(t, "invariant", r.Verdict.Invariant, false)
 		equal(t, "verdict", r.Verdict.Text, "250 backend calls / 5 expiries = 50.0: a thundering herd")
-		equal(t, "Redis counted", r.RedisCommands, report.RedisCommands{
+		equal(t, "Redis counted", r.RedisCommands, facts.RedisCommands{
 			Commands: redisCommands(r), Standing: "exact"})
 		checkReadme(t, "broken", out.stderr)
 	})
@@ -164,7 +164,7 @@ func TestFixedCallsOncePerExpiry(t *testing.T) {
 }
 
 // checkFixed checks what holds in every run with the fill lock in which nothing was made to fail.
-func checkFixed(t *testing.T, r report.Run, cycles int) {
+func checkFixed(t *testing.T, r facts.Run, cycles int) {
 	t.Helper()
 	equal(t, "backend calls", r.BackendCalls, cycles)
 	equal(t, "expiries", r.Expiries, cycles)
@@ -179,7 +179,7 @@ func checkFixed(t *testing.T, r report.Run, cycles int) {
 	equal(t, "waited + hit", r.Outcomes["waited"]+r.Outcomes["hit"], r.Requests-cycles)
 	equal(t, "verdict ok", r.Verdict.OK, true)
 	equal(t, "invariant", r.Verdict.Invariant, true)
-	equal(t, "Redis counted", r.RedisCommands, report.RedisCommands{Commands: redisCommands(r), Standing: "exact"})
+	equal(t, "Redis counted", r.RedisCommands, facts.RedisCommands{Commands: redisCommands(r), Standing: "exact"})
 }
 
 func TestLoadIsALargerQuietFixed(t *testing.T) {
@@ -203,7 +203,7 @@ func TestCompareRunsBothAndPrintsTheRatio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var runs []report.Run
+	var runs []facts.Run
 	if err := json.Unmarshal(text, &runs); err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func TestHelpTeaches(t *testing.T) {
 }
 
 // redisCommands is what Redis must have counted, from the ledger and the store's table.
-func redisCommands(r report.Run) redisstore.Commands {
+func redisCommands(r facts.Run) redisstore.Commands {
 	return redisstore.CommandGet.Adds(r.Gets.Hit+r.Gets.Miss, 0).
 		Plus(redisstore.CommandLock.Adds(r.Lock.Acquired+r.Lock.Held, 0)).
 		Plus(redisstore.CommandSet.Adds(r.BackendCalls-r.BackendErrors, 0)).

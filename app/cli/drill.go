@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cachelab/app/drill"
+	"cachelab/app/facts"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/report"
@@ -97,7 +98,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 
 // runAllDrills makes a run of each drill. One that fails does not keep the others from theirs.
 func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *report.Terminal, fixed modes.Mode) error {
-	var runs []report.Run
+	var runs []facts.Run
 	var errs []error
 	for _, d := range drill.All() {
 		s, err := settingsOf(d, shared)
@@ -140,7 +141,7 @@ func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
 	return s, err
 }
 
-func runOne(ctx context.Context, terminal *report.Terminal, s *settings, plan lab.Plan) (run report.Run, err error) {
+func runOne(ctx context.Context, terminal *report.Terminal, s *settings, plan lab.Plan) (run facts.Run, err error) {
 	l, err := lab.Open(ctx, s.Config, terminal)
 	if err != nil {
 		return run, err

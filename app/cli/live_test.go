@@ -15,13 +15,13 @@ import (
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 
 	"cachelab/app/cli"
-	"cachelab/app/report"
+	"cachelab/app/facts"
 	"cachelab/telemetry/otlptest"
 )
 
-func decodeAll(t *testing.T, text string) []report.Run {
+func decodeAll(t *testing.T, text string) []facts.Run {
 	t.Helper()
-	var runs []report.Run
+	var runs []facts.Run
 	if err := json.Unmarshal([]byte(text), &runs); err != nil {
 		t.Fatalf("%v in:\n%s", err, text)
 	}
@@ -45,7 +45,7 @@ func TestLiveShowsTheHerdAndTheFixInTurn(t *testing.T) {
 			t.Errorf("broken: %d calls, %d misses, %d expiries", broken.BackendCalls, broken.Gets.Miss, broken.Expiries)
 		}
 		equal(t, "broken's verdict", broken.Verdict.OK && !broken.Verdict.Invariant, true)
-		equal(t, "Redis counted in broken", broken.RedisCommands, report.RedisCommands{Commands: redisCommands(broken), Standing: "exact"})
+		equal(t, "Redis counted in broken", broken.RedisCommands, facts.RedisCommands{Commands: redisCommands(broken), Standing: "exact"})
 		checkFixed(t, fixed, fixed.Expiries) // Redis's counts too
 		if fixed.Expiries < 2 || fixed.Outcomes["waited"] == 0 || fixed.Outcomes["hit"] == 0 {
 			t.Errorf("fixed: %+v", fixed)
@@ -82,7 +82,7 @@ func attribute(all []*commonpb.KeyValue, key string) *commonpb.AnyValue {
 }
 
 // checkLiveSpans checks that every request is a worker below a root of its mode, and that the counts agree.
-func checkLiveSpans(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
+func checkLiveSpans(t *testing.T, receiver *otlptest.Receiver, r facts.Run) {
 	t.Helper()
 	traces := map[string]int{}
 	for i, ids := range r.TraceIDs {
@@ -209,7 +209,7 @@ func metricsOf(receiver *otlptest.Receiver, push int, mode string) map[string]in
 }
 
 // checkLiveMetrics checks that the last push has the ledger of the mode.
-func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r report.Run) {
+func checkLiveMetrics(t *testing.T, receiver *otlptest.Receiver, r facts.Run) {
 	t.Helper()
 	got := metricsOf(receiver, len(receiver.Pushes())-1, r.Mode)
 	want := map[string]int{

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"cachelab/app/cli"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 )
 
 func TestAfterAnOutageInARoundTheNextRoundsAreClean(t *testing.T) {
@@ -49,7 +49,7 @@ func TestALostReplyToSETCannotBeJudged(t *testing.T) {
 	equal(t, "exit code", out.code, cli.ExitVerdict)
 	r := decode(t, out.stdout)
 	equal(t, "verdict", r.Verdict.Text, "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET was not answered")
-	equal(t, "unanswered", r.Unanswered, report.Steps{Set: 1})
+	equal(t, "unanswered", r.Unanswered, facts.Steps{Set: 1})
 	equal(t, "errors", r.Outcomes["error"], 0)
 	equal(t, "store errors that were not tolerated", r.StoreErrors-r.Tolerated, 1)
 	equal(t, "Redis counted", r.RedisCommands.Standing, redisstore.Exact) // nobody else was there
@@ -70,7 +70,7 @@ func TestARefusedSETIsNamedWithItsCause(t *testing.T) {
 		"--rounds", "2", "--ttl", "500ms", "--backend-latency", "500ms", "--wait-timeout", "1s", "--lock-ttl", "900ms", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitVerdict)
 	r := decode(t, out.stdout)
-	equal(t, "refused", r.Refused, report.Steps{Set: 1})
+	equal(t, "refused", r.Refused, facts.Steps{Set: 1})
 	if want := `, and 1 SET was refused (SET "product:42:price": OOM command not allowed`; !strings.Contains(r.Verdict.Text, want) {
 		t.Errorf("verdict: got %q, want %q in it", r.Verdict.Text, want)
 	}

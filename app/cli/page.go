@@ -9,13 +9,13 @@ import (
 	"time"
 	"unicode"
 
+	"cachelab/app/facts"
 	"cachelab/app/lab"
 	"cachelab/app/page"
-	"cachelab/app/report"
 )
 
 // writePage writes the HTML report of what there is. The error, if any, is why it is not all.
-func writePage(s *settings, command string, plans []lab.Plan, runs []report.Run, early error) (err error) {
+func writePage(s *settings, command string, plans []lab.Plan, runs []facts.Run, early error) (err error) {
 	p := page.Page{
 		Command: s.command(command), Settings: s.list(), Planned: len(plans), Links: s.Links,
 		Version: s.Version, Made: time.Now(),

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"cachelab/app/cli"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
-	"cachelab/app/report"
 	"cachelab/telemetry/otlptest"
 )
 
@@ -37,14 +37,14 @@ func contains(t *testing.T, text string, wants ...string) {
 }
 
 // roundOf is the round that the page draws of a run.
-func roundOf(t *testing.T, text string, run int) report.Round {
+func roundOf(t *testing.T, text string, run int) facts.Round {
 	t.Helper()
 	block := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(text)
 	if block == nil {
 		t.Fatal("no data on the page")
 	}
 	var data struct {
-		Runs []struct{ Rounds []report.Round }
+		Runs []struct{ Rounds []facts.Round }
 	}
 	if err := json.Unmarshal([]byte(block[1]), &data); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func roundOf(t *testing.T, text string, run int) report.Round {
 	return data.Runs[run].Rounds[0]
 }
 
-func winners(r report.Round) (n int) {
+func winners(r facts.Round) (n int) {
 	for _, row := range r.Rows {
 		if row.Winner {
 			n++
@@ -77,7 +77,7 @@ func TestTheReportOfACompare(t *testing.T) {
 	equal(t, "waterfalls", strings.Count(out.stdout, "backend call   "), 2)
 	text := readFile(t, page)
 
-	var parsed []report.Run
+	var parsed []facts.Run
 	if err := json.Unmarshal([]byte(readFile(t, runs)), &parsed); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"cachelab/app/cli"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
-	"cachelab/app/report"
 	"cachelab/telemetry/otlptest"
 )
 
@@ -174,7 +174,7 @@ func TestWaitersAreLinkedAcrossProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var r report.Run
+		var r facts.Run
 		if err := json.Unmarshal(text, &r); err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 
 	"cachelab/app/cli"
 	"cachelab/app/drill"
+	"cachelab/app/facts"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 )
 
 func TestColdStart(t *testing.T) {
@@ -134,7 +134,7 @@ func TestLostRedis(t *testing.T) {
 		equal(t, "filled", d.Outcomes["filled"], 3)
 		equal(t, "errors", d.Outcomes["error"], 49)
 		equal(t, "expiries", d.Expiries, 2) // the fill of the outage was not stored
-		equal(t, "unanswered", d.Unanswered, report.Steps{Set: 1, Release: 1})
+		equal(t, "unanswered", d.Unanswered, facts.Steps{Set: 1, Release: 1})
 		equal(t, "lost", d.Lock.Lost, 0)
 		between(t, "store errors", d.StoreErrors, 49, 49*6+4) // a worker gives up at its third, and 3 x DEL if its lock may be there; the winner: SET and 3 x DEL
 		equal(t, "Redis counted", d.RedisCommands.Standing, redisstore.NotAvailable)
@@ -262,7 +262,7 @@ func TestWithoutARedisServerLostRedisUsesTheEmbeddedOne(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	out := program(t, nil, "drill", "lost-redis", "--redis", "redis://127.0.0.1:1", "--workers", "10", "--quiet", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitOK)
-	equal(t, "redis", decode[report.Run](t, out.stdout).Redis, "embedded")
+	equal(t, "redis", decode[facts.Run](t, out.stdout).Redis, "embedded")
 	if !strings.Contains(out.stderr, "no redis-server on this machine (Debian: apt-get install redis-server), so it uses the embedded one") {
 		t.Errorf("not said in:\n%s", out.stderr)
 	}

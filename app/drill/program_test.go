@@ -15,11 +15,11 @@ import (
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 
 	"cachelab/app/cli"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 	"cachelab/telemetry/otlptest"
 )
 
@@ -100,7 +100,7 @@ func between(t *testing.T, what string, got, low, high int) {
 
 // drilled is a drill that was run, with all that it left behind.
 type drilled struct {
-	report.Run
+	facts.Run
 	printed string
 	spans   []otlptest.Span
 }
@@ -110,7 +110,7 @@ func do(t *testing.T, redis, name string, args ...string) drilled {
 	t.Helper()
 	receiver := otlptest.Start(t)
 	out := program(t, receiver, append([]string{"drill", name, "--redis", redis, "--json", "-", "--quiet=false"}, args...)...)
-	d := drilled{decode[report.Run](t, out.stdout), out.stderr, receiver.Spans()}
+	d := drilled{decode[facts.Run](t, out.stdout), out.stderr, receiver.Spans()}
 	equal(t, "exit code", out.code, cli.ExitOK)
 	equal(t, "verdict ok", d.Verdict.OK, true)
 	equal(t, "drill", d.Drill, name)
@@ -203,7 +203,7 @@ func (d drilled) checkCommands(t *testing.T, standing redisstore.Standing, dead 
 		Plus(redisstore.CommandLock.Adds(d.Lock.Acquired+d.Lock.Held, 0)).
 		Plus(redisstore.CommandSet.Adds(d.BackendCalls-d.BackendErrors, 0)).
 		Plus(redisstore.CommandUnlock.Adds(releases, d.Lock.Released))
-	equal(t, "Redis counted", d.RedisCommands, report.RedisCommands{Commands: want, Standing: standing})
+	equal(t, "Redis counted", d.RedisCommands, facts.RedisCommands{Commands: want, Standing: standing})
 	spans := map[string]int{}
 	for _, s := range d.spans {
 		spans[s.Name]++
@@ -226,7 +226,7 @@ func onReal(t *testing.T, test func(t *testing.T, redis string)) {
 	test(t, server.URL())
 	after := program(t, nil, "fixed", "--redis", server.URL(), "--workers", "20", "--rounds", "2", "--ttl", "300ms", "--backend-latency", "50ms",
 		"--json", "-", "--quiet")
-	r := decode[report.Run](t, after.stdout)
+	r := decode[facts.Run](t, after.stdout)
 	if after.code != cli.ExitOK || r.BackendCalls != 2 || r.Expiries != 2 || r.Lock.Lost != 0 || strings.Contains(after.stderr, "the fill lock is held") {
 		t.Errorf("the fixed run after the drill: %+v\n%s", r, after.stderr)
 	}

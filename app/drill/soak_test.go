@@ -9,7 +9,7 @@ import (
 
 	"cachelab/app/cli"
 	"cachelab/app/drill"
-	"cachelab/app/report"
+	"cachelab/app/facts"
 )
 
 // TestSoakAllDrills is "make drills", and the same on a real Redis.
@@ -21,7 +21,7 @@ func TestSoakAllDrills(t *testing.T) {
 		if took := time.Since(started); took > 4*time.Minute {
 			t.Errorf("took %v, want under 4 minutes", took)
 		}
-		runs := decode[[]report.Run](t, out.stdout)
+		runs := decode[[]facts.Run](t, out.stdout)
 		equal(t, "runs", len(runs), len(drill.All()))
 		for i, d := range drill.All() {
 			equal(t, "drill", runs[i].Drill, d.Name)

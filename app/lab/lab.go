@@ -19,6 +19,7 @@ import (
 	"cachelab/app/drill"
 	"cachelab/app/embedded"
 	"cachelab/app/events"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/observe"
@@ -47,7 +48,7 @@ type Config struct {
 	// LookupEnv is os.LookupEnv, for the OTEL_* variables; Console is where OTEL_*_EXPORTER=console writes.
 	LookupEnv func(string) (string, bool)
 	Console   io.Writer
-	Links     report.Links
+	Links     facts.Links
 	Records   string // folder in which runs are recorded; "" for none
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
@@ -112,7 +113,7 @@ type Plan struct {
 
 // Run makes one run and prints it. The error says why it ended early; the returned run holds what there is.
 // A run with a bad verdict is no error.
-func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
+func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	r := &run{Lab: l, mode: plan.Mode, scenario: plan.Scenario, drill: plan.Drill, started: time.Now(),
 		plan: fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)}
 	r.id = newRunID(plan.Scenario, r.started)
@@ -120,12 +121,12 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 		r.facts.Drill = plan.Drill.Name
 		if plan.Drill.OwnsRedis && l.server == nil {
 			if err := l.takeOwnRedis(ctx); err != nil {
-				return report.Run{}, err
+				return facts.Run{}, err
 			}
 		}
 	}
 	if err := l.ready(ctx, r.id, plan.Mode.Locks); err != nil {
-		return report.Run{}, err
+		return facts.Run{}, err
 	}
 	l.terminal.Notice(r.settings())
 
@@ -133,7 +134,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (report.Run, error) {
 	r.facts.ID, r.facts.Mode, r.facts.Scenario, r.facts.Redis = r.id, r.mode.Name, r.scenario, l.redisName()
 	r.facts.Started, r.facts.Duration = r.started, time.Since(r.started)
 	r.facts.Err = err
-	result := report.NewRun(ledger, r.facts)
+	result := facts.NewRun(ledger, r.facts)
 	if ledger.Rounds > 0 {
 		if l.config.Waterfall {
 			l.terminal.Waterfalls(result)
@@ -155,7 +156,7 @@ type run struct {
 	started  time.Time
 	plan     string // who asks, and how often
 
-	facts       report.Facts
+	facts       facts.Details
 	undelivered error // what telemetry could not deliver
 	links       int   // of the spans
 }
@@ -234,7 +235,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	}
 	r.links = bridge.Links()
 	if recorder != nil {
-		r.facts.Round = report.NewRound(recorder.Recording())
+		r.facts.Round = facts.NewRound(recorder.Recording())
 	}
 	// Interrupted or not, what Redis counted is worth having.
 	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -247,7 +248,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 }
 
 // record keeps the run for verify. A folder that cannot be written is no reason to fail a run.
-func (r *run) record(result report.Run, ledger herd.Ledger) {
+func (r *run) record(result facts.Run, ledger herd.Ledger) {
 	if r.config.Records == "" {
 		return
 	}

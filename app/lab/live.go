@@ -13,6 +13,7 @@ import (
 	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/events"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/observe"
@@ -32,7 +33,7 @@ type Live struct {
 // Live runs until ctx ends or plan.For has passed, and prints what each mode came to. Both are the run's proper end
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
 // without a single request is left out.
-func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error) {
+func (l *Lab) Live(ctx context.Context, plan Live) (runs []facts.Run, err error) {
 	about := &run{Lab: l, scenario: modes.Live, started: time.Now(), plan: plan.String(l.config.Workers)}
 	for _, mode := range plan.Modes {
 		about.mode.Locks = about.mode.Locks || mode.Locks
@@ -44,12 +45,12 @@ func (l *Lab) Live(ctx context.Context, plan Live) (runs []report.Run, err error
 	l.terminal.Notice(about.settings())
 
 	shares, err := about.live(ctx, plan)
-	runs = []report.Run{}
+	runs = []facts.Run{}
 	for _, s := range shares {
 		if s.ledger.Requests == 0 {
 			continue
 		}
-		result := report.NewRun(s.ledger, s.facts)
+		result := facts.NewRun(s.ledger, s.facts)
 		l.terminal.Summary(result)
 		l.terminal.Delivery(result, nil, l.config.Links)
 		s.record(result, s.ledger)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"cachelab/app/cache"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
@@ -17,7 +18,7 @@ import (
 )
 
 // small runs a mode with two workers, and returns what was printed.
-func small(t *testing.T, c lab.Config, name string) (report.Run, string, error) {
+func small(t *testing.T, c lab.Config, name string) (facts.Run, string, error) {
 	t.Helper()
 	mode, err := modes.All().Find(name)
 	if err != nil {

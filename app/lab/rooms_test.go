@@ -19,14 +19,15 @@ var mayImport = map[string][]string{
 	"cachelab/app/redisstore":  {"cachelab/app/cache", "cachelab/telemetry/redact"},
 	"cachelab/app/events":      {"cachelab/app/cache", "cachelab/app/herd"},
 	"cachelab/app/observe":     {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
-	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/events", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/app/page":        {"cachelab/app/report"},
-	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/report"},
+	"cachelab/app/facts":       {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/redisstore", "cachelab/telemetry"},
+	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/events", "cachelab/telemetry"},
+	"cachelab/app/page":        {"cachelab/app/facts"},
+	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/facts"},
 	"cachelab/app/verify":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
+	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/facts", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
 		"cachelab/app/record", "cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/verify", "cachelab/telemetry", "cachelab/telemetry/redact"},
 	"cachelab/app/lab": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/embedded",
-		"cachelab/app/events", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",
+		"cachelab/app/events", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",
 		"cachelab/app/redisstore", "cachelab/app/report", "cachelab/telemetry"},
 	"cachelab/app":              {"cachelab/app/cli", "cachelab/app/modes"},
 	"cachelab/telemetry":        {"cachelab/telemetry/redact"},
@@ -64,6 +65,23 @@ func TestTheDomainKnowsNeitherRedisNorOpenTelemetry(t *testing.T) {
 		}
 		for _, dependency := range dependencies {
 			for _, foreign := range []string{"github.com/redis/", "go.opentelemetry.io/", "github.com/alicebob/"} {
+				if strings.HasPrefix(dependency, foreign) {
+					t.Errorf("%s reaches %s", room, dependency)
+				}
+			}
+		}
+	}
+}
+
+// What a run counted is kept, compared and written as JSON without a terminal and without the page.
+func TestTheFactsKnowNeitherTerminalNorPage(t *testing.T) {
+	for _, room := range []string{"cachelab/app/facts", "cachelab/app/record", "cachelab/app/verify"} {
+		dependencies := goList(t, "-deps", room)
+		if len(dependencies) < 20 {
+			t.Fatalf("go list found %d dependencies of %s", len(dependencies), room)
+		}
+		for _, dependency := range dependencies {
+			for _, foreign := range []string{"cachelab/app/report", "cachelab/app/page", "charm.land/", "github.com/charmbracelet/", "github.com/vbauerster/"} {
 				if strings.HasPrefix(dependency, foreign) {
 					t.Errorf("%s reaches %s", room, dependency)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cachelab/app/backend"
+	"cachelab/app/facts"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/report"
@@ -25,11 +26,11 @@ func (s *stalledScreen) Write(text []byte) (int, error) {
 
 func TestARunDoesNotWaitForWhoReadsIt(t *testing.T) {
 	const workers, rounds = 50, 40 // about 8,000 lines
-	var runs []report.Run
+	var runs []facts.Run
 	for name, run := range map[string]func(*lab.Lab) error{
 		"rounds": func(l *lab.Lab) error {
 			r, err := l.Run(t.Context(), lab.Plan{Mode: modes.All()[0]})
-			runs = []report.Run{r}
+			runs = []facts.Run{r}
 			return err
 		},
 		"live": func(l *lab.Lab) (err error) {

@@ -22,6 +22,7 @@ import (
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
+	"cachelab/app/facts"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
@@ -34,7 +35,7 @@ const workers, rounds = 120, 2 // three slices: 50, 50 and 20
 
 // observed is a run with its spans and metrics in memory.
 type observed struct {
-	run     report.Run
+	run     facts.Run
 	spans   []sdktrace.ReadOnlySpan
 	byID    map[trace.SpanID]sdktrace.ReadOnlySpan
 	kids    map[trace.SpanID][]sdktrace.ReadOnlySpan

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"cachelab/app/report"
+	"cachelab/app/facts"
 )
 
 // Bounds of what is drawn, so that the page of a large run stays small.
@@ -28,10 +28,10 @@ type data struct {
 
 // runData is one run. Its facts are those of its JSON, but for the traces of later rounds.
 type runData struct {
-	Facts     report.Run     `json:"facts"`
-	Color     string         `json:"color"`
-	Rounds    []report.Round `json:"rounds"` // that were recorded, with at most maxRows workers each
-	Latencies []bin          `json:"latencies"`
+	Facts     facts.Run     `json:"facts"`
+	Color     string        `json:"color"`
+	Rounds    []facts.Round `json:"rounds"` // that were recorded, with at most maxRows workers each
+	Latencies []bin         `json:"latencies"`
 }
 
 // bin is how many requests took as long as From, or longer by less than a bin's width.
@@ -44,8 +44,8 @@ func newData(p Page) data {
 	d := data{Command: p.Command, Settings: p.Settings, Runs: []runData{}, Planned: p.Planned, Error: p.Error, Version: p.Version, Made: p.Made,
 		BinWidth: binWidth(p.Runs)}
 	for _, r := range p.Runs {
-		one := runData{Facts: r.Run, Color: r.Color, Rounds: []report.Round{}, Latencies: distribution(r.Latencies, d.BinWidth)}
-		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), report.MaxLinks)]
+		one := runData{Facts: r.Run, Color: r.Color, Rounds: []facts.Round{}, Latencies: distribution(r.Latencies, d.BinWidth)}
+		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), facts.MaxLinks)]
 		if round := r.Round; len(round.Rows) > 0 {
 			round.Rows, round.InFlight = round.Sample(maxRows), coarse(round)
 			one.Rounds = append(one.Rounds, round)
@@ -85,13 +85,13 @@ func distribution(latencies []time.Duration, width time.Duration) []bin {
 }
 
 // coarse are the calls in flight in at most maxSteps steps: of many changes, the most in each stretch of time.
-func coarse(r report.Round) []report.Step {
+func coarse(r facts.Round) []facts.Level {
 	steps := r.InFlight
 	if len(steps) <= maxSteps {
 		return steps
 	}
 	width := r.Elapsed/(maxSteps-1) + 1
-	var few []report.Step
+	var few []facts.Level
 	last := 0 // in flight at the end of the stretch before
 	for i, at := 0, time.Duration(0); i < len(steps); at += width {
 		most := last
@@ -99,7 +99,7 @@ func coarse(r report.Round) []report.Step {
 			last = steps[i].N
 			most = max(most, last)
 		}
-		few = append(few, report.Step{At: at, N: most})
+		few = append(few, facts.Level{At: at, N: most})
 	}
-	return append(few, report.Step{At: few[len(few)-1].At + width, N: 0})
+	return append(few, facts.Level{At: few[len(few)-1].At + width, N: 0})
 }

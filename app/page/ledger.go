@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cachelab/app/report"
+	"cachelab/app/facts"
 )
 
 // ledgerRow is one key of the JSON with its value in each run.
@@ -53,15 +53,15 @@ func flatten(d *json.Decoder, key string, tell func(key, value string)) {
 		n := 0
 		for ; d.More(); n++ {
 			flatten(d, key, func(_, value string) {
-				if n < report.MaxLinks {
+				if n < facts.MaxLinks {
 					items = append(items, value)
 				}
 			})
 		}
 		_, _ = d.Token()
 		text := strings.Join(items, ", ")
-		if n > report.MaxLinks {
-			text += fmt.Sprintf(" and %d more in the JSON", n-report.MaxLinks)
+		if n > facts.MaxLinks {
+			text += fmt.Sprintf(" and %d more in the JSON", n-facts.MaxLinks)
 		}
 		tell(key, text)
 	case nil:

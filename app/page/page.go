@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"cachelab/app/report"
+	"cachelab/app/facts"
 )
 
 // Page is what is shown.
@@ -22,7 +22,7 @@ type Page struct {
 	Runs     []Run  // in the order in which they were made; ratios are to the first
 	Planned  int    // how many runs were to be made
 	Error    string // why it ended early
-	Links    report.Links
+	Links    facts.Links
 	Version  string // of the program
 	Made     time.Time
 }
@@ -36,7 +36,7 @@ type Setting struct {
 
 // Run is one run, and how its mode is shown.
 type Run struct {
-	report.Run
+	facts.Run
 	Color string // #rrggbb; the page makes it lighter or darker, as its ground needs
 	About string // a line: what the mode does
 }
@@ -50,7 +50,7 @@ var pageCSS string
 //go:embed page.js
 var pageJS string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"perExpiry": facts.PerExpiry}).Parse(pageHTML))
 
 // Write writes the page.
 func Write(w io.Writer, p Page) error {
@@ -67,7 +67,7 @@ type view struct {
 	Title      string
 	Compared   [][]string // of more than one run
 	Ledger     []ledgerRow
-	Addresses  []report.Address
+	Addresses  []facts.Address
 	CSS        template.CSS
 	Script     template.JS
 	ScriptHash string // for the browser: it runs this script and no other
@@ -78,7 +78,7 @@ func newView(p Page) view {
 	v := view{Page: p, Data: newData(p), Title: "Cache Lab: no run", Ledger: ledgerRows(p.Runs), CSS: template.CSS(pageCSS),
 		Script: template.JS(pageJS), ScriptHash: base64.StdEncoding.EncodeToString(hash[:])}
 	var modes []string
-	var runs []report.Run
+	var runs []facts.Run
 	for _, r := range p.Runs {
 		modes, runs = append(modes, r.Mode), append(runs, r.Run)
 		v.Addresses = append(v.Addresses, p.Links.Addresses(r.Run)...)
@@ -87,7 +87,7 @@ func newView(p Page) view {
 		v.Title = "Cache Lab: " + enumeration(modes)
 	}
 	if len(p.Runs) > 1 {
-		v.Compared = report.CompareRows(runs)
+		v.Compared = facts.Compare(runs)
 	}
 	return v
 }

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"cachelab/app/facts"
+	"cachelab/app/facts/factstest"
 	"cachelab/app/page"
-	"cachelab/app/report"
-	"cachelab/app/report/reporttest"
 	"cachelab/telemetry"
 )
 
@@ -38,12 +38,12 @@ func written(t *testing.T, p page.Page) string {
 
 func compared() page.Page {
 	return page.Page{
-		Command: "cachelab compare", Planned: 2, Version: "v1", Made: reporttest.Began,
+		Command: "cachelab compare", Planned: 2, Version: "v1", Made: factstest.Began,
 		Runs: []page.Run{
-			{Run: reporttest.BrokenRun(), Color: orange, About: "without protection"},
-			{Run: reporttest.FixedRun(), Color: green, About: "with one fill lock"},
+			{Run: factstest.BrokenRun(), Color: orange, About: "without protection"},
+			{Run: factstest.FixedRun(), Color: green, About: "with one fill lock"},
 		},
-		Links: report.Links{Jaeger: "http://jaeger.example/", Grafana: "http://grafana.example"},
+		Links: facts.Links{Jaeger: "http://jaeger.example/", Grafana: "http://grafana.example"},
 	}
 }
 
@@ -76,7 +76,7 @@ type data struct {
 	Runs     []struct {
 		Facts     json.RawMessage
 		Color     string
-		Rounds    []report.Round
+		Rounds    []facts.Round
 		Latencies []struct {
 			From time.Duration `json:"from_ns"`
 			N    int
@@ -100,7 +100,7 @@ func dataOf(t *testing.T, text string) (d data) {
 }
 
 func TestTheLedgerOnThePageIsTheJSON(t *testing.T) {
-	runs := []report.Run{reporttest.BrokenRun(), reporttest.FixedRun()}
+	runs := []facts.Run{factstest.BrokenRun(), factstest.FixedRun()}
 	rows := ledger(written(t, compared()))
 	leaves := 0
 	for i, run := range runs {
@@ -170,7 +170,7 @@ func TestTheDataOnThePageIsTheRuns(t *testing.T) {
 	if !winner.Winner || winner.Worker != 7 || winner.Answer != 255*time.Millisecond || len(winner.Bars) != 6 {
 		t.Errorf("the winner: %+v", winner)
 	}
-	if want := (report.Bar{Kind: "backend call", Start: 3 * time.Millisecond, End: 253 * time.Millisecond}); winner.Bars[3] != want {
+	if want := (facts.Bar{Kind: "backend call", Start: 3 * time.Millisecond, End: 253 * time.Millisecond}); winner.Bars[3] != want {
 		t.Errorf("the winner's call: %+v", winner.Bars[3])
 	}
 	if waiter.Worker != 1 || !slices.Equal(waiter.WaitsFor, []int{7}) || waiter.Polls != 5 {
@@ -220,14 +220,14 @@ func TestEverythingIsShownAsItIs(t *testing.T) {
 		p := compared()
 		p.Command, p.Version, p.Error = nasty, nasty, nasty
 		p.Settings = []page.Setting{{Name: nasty, Value: nasty, From: nasty}}
-		p.Links = report.Links{Jaeger: "javascript:alert(1)//", Grafana: "http://g/" + nasty}
+		p.Links = facts.Links{Jaeger: "javascript:alert(1)//", Grafana: "http://g/" + nasty}
 		for i := range p.Runs {
 			r := &p.Runs[i]
 			r.ID, r.Mode, r.Redis, r.Error, r.Verdict.Text, r.About, r.Color = nasty, nasty, nasty, nasty, nasty, nasty, nasty
 			r.TraceIDs = [][]string{{nasty}}
 			for row := range r.Round.Rows {
 				r.Round.Rows[row].Outcome = nasty
-				r.Round.Rows[row].Bars = append(r.Round.Rows[row].Bars, report.Bar{Kind: nasty, Text: nasty})
+				r.Round.Rows[row].Bars = append(r.Round.Rows[row].Bars, facts.Bar{Kind: nasty, Text: nasty})
 			}
 		}
 		var out bytes.Buffer
@@ -272,7 +272,7 @@ func TestAnInterruptedRunSaysSo(t *testing.T) {
 	if strings.Contains(text, "<script") {
 		t.Error("a script, although there is nothing to draw")
 	}
-	p.Runs, p.Error = []page.Run{{Run: report.Run{Mode: "fixed"}, Color: green}}, "" // nothing recorded
+	p.Runs, p.Error = []page.Run{{Run: facts.Run{Mode: "fixed"}, Color: green}}, "" // nothing recorded
 	if d := dataOf(t, written(t, p)); d.Runs[0].Rounds == nil || len(d.Runs[0].Rounds) != 0 || d.Runs[0].Latencies == nil {
 		t.Errorf("the data of nothing: %+v", d.Runs[0])
 	}
@@ -303,14 +303,14 @@ func TestAnyNumberOfModes(t *testing.T) {
 // A large round, recorded as far as the recorder goes, and many rounds: the page stays small and says what it leaves out.
 func TestThePageIsBounded(t *testing.T) {
 	const ms = time.Millisecond
-	s := reporttest.Spans{Recording: telemetry.Recording{Round: 1, Workers: 10_000, Omitted: 12_345}}
+	s := factstest.Spans{Recording: telemetry.Recording{Round: 1, Workers: 10_000, Omitted: 12_345}}
 	for n := range 6000 {
 		from, to := time.Duration(n)*ms/10, 900*ms+time.Duration(n)*ms/7
 		w := s.Worker(n+1, "filled", to)
 		s.Add(s.Add(w, "MISS", from, to, nil), "backend call", from, to, map[string]any{"queued_ms": 100.0})
 	}
-	r := reporttest.BrokenRun()
-	r.Round = report.NewRound(s.Recording)
+	r := factstest.BrokenRun()
+	r.Round = facts.NewRound(s.Recording)
 	r.TraceIDs, r.Spans = nil, telemetry.SpanCounts{Ended: 1, Exported: 1}
 	r.Latencies = nil
 	for n := range 1_000_000 {

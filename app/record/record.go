@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"cachelab/app/cache"
-	"cachelab/app/report"
+	"cachelab/app/facts"
 )
 
 // keep is how many runs a folder holds; the oldest go.
@@ -25,7 +25,7 @@ var ErrNone = errors.New("no run is recorded")
 
 // Record is one run: what was reported, and what only the comparison needs.
 type Record struct {
-	Run report.Run `json:"run"`
+	Run facts.Run `json:"run"`
 	// Sent are the Redis commands of the workers, answered or not.
 	Sent    cache.Sent `json:"sent"`
 	Missed  int        `json:"missed"`  // requests whose first GET found nothing

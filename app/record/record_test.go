@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"cachelab/app/facts"
 	"cachelab/app/record"
-	"cachelab/app/report"
 )
 
 func save(t *testing.T, folder, id, mode string, started time.Time) {
 	t.Helper()
-	if err := record.Save(folder, record.Record{Run: report.Run{ID: id, Mode: mode, Started: started}, Missed: 7}); err != nil {
+	if err := record.Save(folder, record.Record{Run: facts.Run{ID: id, Mode: mode, Started: started}, Missed: 7}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,79 +1,18 @@
 package report
 
 import (
-	"fmt"
-
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
+
+	"cachelab/app/facts"
 )
-
-// CompareRows are the figures of runs, and how many times less they are than the first's. The modes of a live run had
-// unequal time, and did not ask equally often: their figures are rates, shares and quantiles.
-func CompareRows(runs []Run) [][]string {
-	whole := func(n float64) string { return fmt.Sprintf("%.0f", n) }
-	perSecond := func(n func(Run) int) func(Run) float64 {
-		return func(r Run) float64 { return quotient(float64(n(r)), r.Duration) }
-	}
-	tenths := func(n float64) string { return fmt.Sprintf("%.1f", n) }
-	gets := func(r Run) int { return r.Gets.Hit + r.Gets.Miss }
-	waited := func(r Run) int { return r.Outcomes["waited"] }
-
-	callsPerExpiry := compared(runs, "calls per expiry", perExpiry, func(r Run) float64 { return r.CallsPerExpiry })
-	p50 := compared(runs, "latency p50", millisecondsText, func(r Run) float64 { return r.Latency.P50 })
-	p99 := compared(runs, "latency p99", millisecondsText, func(r Run) float64 { return r.Latency.P99 })
-	if runs[0].live() {
-		return [][]string{
-			compared(runs, "backend calls / s", tenths, perSecond(func(r Run) int { return r.BackendCalls })),
-			callsPerExpiry,
-			p50, p99,
-			compared(runs, "requests / s", tenths, perSecond(func(r Run) int { return r.Requests })),
-			compared(runs, "GET / request", tenths, func(r Run) float64 { return quotient(float64(gets(r)), float64(r.Requests)) }),
-			compared(runs, "waited, % of requests", tenths, func(r Run) float64 { return quotient(100*float64(waited(r)), float64(r.Requests)) }),
-		}
-	}
-	return [][]string{
-		compared(runs, "backend calls", whole, func(r Run) float64 { return float64(r.BackendCalls) }),
-		compared(runs, "expiries", whole, func(r Run) float64 { return float64(r.Expiries) }),
-		callsPerExpiry,
-		compared(runs, "peak in flight", whole, func(r Run) float64 { return float64(r.BackendPeak) }),
-		p50, p99,
-		compared(runs, "GET", whole, func(r Run) float64 { return float64(gets(r)) }),
-		compared(runs, "waited", whole, func(r Run) float64 { return float64(waited(r)) }),
-	}
-}
-
-// compared is a row: a figure of each run, and for each but the first how many times less it is.
-func compared(runs []Run, name string, shown func(float64) string, of func(Run) float64) []string {
-	ratio := func(a, b float64) string {
-		if a == 0 || b == 0 { // none of both
-			return "-"
-		}
-		return fmt.Sprintf("%.1f x", a/b)
-	}
-	row := []string{name}
-	for i, r := range runs {
-		row = append(row, shown(of(r)))
-		if i > 0 {
-			row = append(row, ratio(of(runs[0]), of(r)))
-		}
-	}
-	return row
-}
-
-// quotient is a / b, and 0 where there is nothing to divide by.
-func quotient(a, b float64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return a / b
-}
 
 // closedLoop says what the requests of a live run do not tell.
 const closedLoop = `Whoever asks waits for the answer before the next request (a closed loop): a slow mode is asked less often. So a herd
 slows its own accusers, and its requests / s, calls / s and latencies are kinder than users who do not wait would see.`
 
 // Compare prints runs side by side, each in its mode's colour, with its ratios to the first.
-func (t *Terminal) Compare(runs ...Run) {
+func (t *Terminal) Compare(runs ...facts.Run) {
 	headers, colors := []string{""}, map[int]lipgloss.Style{}
 	for i, r := range runs {
 		colors[len(headers)] = t.color(r.Mode)
@@ -90,8 +29,8 @@ func (t *Terminal) Compare(runs ...Run) {
 		return cell.Inherit(colors[column])
 	}
 	t.println("")
-	t.table(table.New().Headers(headers...).Rows(CompareRows(runs)...).StyleFunc(style))
-	if runs[0].live() {
+	t.table(table.New().Headers(headers...).Rows(facts.Compare(runs)...).StyleFunc(style))
+	if runs[0].Live() {
 		t.Notice(closedLoop)
 	}
 	for _, r := range runs {

@@ -5,10 +5,12 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
+
+	"cachelab/app/facts"
 )
 
 // Drills prints runs of drills as one table, and their verdicts below it.
-func (t *Terminal) Drills(runs []Run) {
+func (t *Terminal) Drills(runs []facts.Run) {
 	var rows [][]string
 	for _, r := range runs {
 		ok := "ok"

@@ -4,14 +4,15 @@ import (
 	"testing"
 
 	"cachelab/app/cache"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/report"
 )
 
 func TestDrillsAreOneTableWithTheVerdictsBelow(t *testing.T) {
 	got := printed(func(t *report.Terminal) {
-		t.Drills([]report.Run{
-			{Drill: "slow-fill", BackendCalls: 8, Expiries: 2, BackendPeak: 4, Lock: report.Lock{Lost: 7}, Duration: 5.94,
+		t.Drills([]facts.Run{
+			{Drill: "slow-fill", BackendCalls: 8, Expiries: 2, BackendPeak: 4, Lock: facts.Lock{Lost: 7}, Duration: 5.94,
 				Verdict: herd.Verdict{OK: true, Text: "as it should be"}},
 			{Drill: "lost-redis", BackendCalls: 3, Expiries: 2, BackendPeak: 1, Outcomes: map[cache.Outcome]int{cache.Failed: 49}, Duration: 2.8,
 				Verdict: herd.Verdict{Text: "worse than that"}},

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"cachelab/app/facts"
+	"cachelab/app/facts/factstest"
 	"cachelab/app/report"
-	"cachelab/app/report/reporttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -41,21 +42,21 @@ func printed(print func(*report.Terminal)) string {
 }
 
 func TestWhatIsPrinted(t *testing.T) {
-	interrupted := reporttest.FixedRun()
+	interrupted := factstest.FixedRun()
 	interrupted.Error, interrupted.Verdict.OK = "in round 1: context canceled", false
 	interrupted.StoreErrors, interrupted.BackendErrors, interrupted.Lock.Timeouts = 2, 1, 3
 	interrupted.Tolerated, interrupted.Unanswered.Set, interrupted.Refused.Release = 1, 1, 2
 	interrupted.FirstErrors = []string{"GET: connection refused", "SET: i/o timeout"}
 	interrupted.RedisCommands.Standing = "shared"
 	for name, print := range map[string]func(*report.Terminal){
-		"summary-broken":      func(t *report.Terminal) { t.Summary(reporttest.BrokenRun()) },
-		"summary-fixed":       func(t *report.Terminal) { t.Summary(reporttest.FixedRun()) },
+		"summary-broken":      func(t *report.Terminal) { t.Summary(factstest.BrokenRun()) },
+		"summary-fixed":       func(t *report.Terminal) { t.Summary(factstest.FixedRun()) },
 		"summary-interrupted": func(t *report.Terminal) { t.Summary(interrupted) },
-		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(reporttest.BrokenRun()) },
-		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(reporttest.FixedRun()) },
+		"waterfall-broken":    func(t *report.Terminal) { t.Waterfalls(factstest.BrokenRun()) },
+		"waterfall-fixed":     func(t *report.Terminal) { t.Waterfalls(factstest.FixedRun()) },
 		"compare": func(t *report.Terminal) {
-			t.Waterfalls(reporttest.BrokenRun(), reporttest.FixedRun())
-			t.Compare(reporttest.BrokenRun(), reporttest.FixedRun())
+			t.Waterfalls(factstest.BrokenRun(), factstest.FixedRun())
+			t.Compare(factstest.BrokenRun(), factstest.FixedRun())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,13 +75,13 @@ func TestWhatIsPrinted(t *testing.T) {
 }
 
 func TestAWaterfallWithoutARoundPrintsNothing(t *testing.T) {
-	if got := printed(func(t *report.Terminal) { t.Waterfalls(report.Run{Mode: "fixed"}) }); got != "" {
+	if got := printed(func(t *report.Terminal) { t.Waterfalls(facts.Run{Mode: "fixed"}) }); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestAWaterfallSaysWhatItLeavesOut(t *testing.T) {
-	r := reporttest.BrokenRun()
+	r := factstest.BrokenRun()
 	r.Round.Workers, r.Round.Omitted = 10_000, 12_345
 	if got := printed(func(t *report.Terminal) { t.Waterfalls(r) }); !strings.Contains(got, "12 of 10000 workers; of the round's spans 101 were kept, 12345 not") {
 		t.Errorf("printed:\n%s", got)

@@ -46,10 +46,3 @@ func roundLine(s herd.RoundSummary, rounds int) string {
 func count(n int, what string) string { return herd.Count(n, what) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-func millisecondsText(ms float64) string {
-	if ms >= 1000 {
-		return fmt.Sprintf("%.2f s", ms/1000)
-	}
-	return fmt.Sprintf("%.1f ms", ms)
-}

@@ -9,6 +9,7 @@ import (
 
 	"cachelab/app/cache"
 	"cachelab/app/events"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/redisstore"
@@ -45,10 +46,10 @@ phase 1, broken: 30.00 s, 253 requests, 16 backend calls / 1 expiry = 16.0
 }
 
 func TestCountsOfPhasesAddUpAndStandAsBadlyAsTheWorst(t *testing.T) {
-	add := func(standings ...redisstore.Standing) report.RedisCommands {
-		var sum report.RedisCommands
+	add := func(standings ...redisstore.Standing) facts.RedisCommands {
+		var sum facts.RedisCommands
 		for _, s := range standings {
-			one := report.RedisCommands{}
+			one := facts.RedisCommands{}
 			one.Get, one.Set, one.Eval, one.Del = 4, 3, 2, 1
 			sum.Add(one.Commands, s)
 		}
@@ -72,7 +73,7 @@ func TestCountsOfPhasesAddUpAndStandAsBadlyAsTheWorst(t *testing.T) {
 }
 
 func TestTheDashboardsAddressHasTheRunAndItsTime(t *testing.T) {
-	links := report.Links{Grafana: "http://grafana.example/base/"}
+	links := facts.Links{Grafana: "http://grafana.example/base/"}
 	from := time.UnixMilli(1_700_000_010_000)
 	got := links.Dashboard("a run&more", from, from.Add(3*time.Second))
 	want := "http://grafana.example/base/d/thundering-herd?from=1700000005000&to=1700000018000&var-run=a+run%26more"
@@ -83,11 +84,11 @@ func TestTheDashboardsAddressHasTheRunAndItsTime(t *testing.T) {
 
 // Phases are as long as they are, so the totals of two modes cannot be held against each other.
 func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
-	broken := report.Run{ID: "live-1", Scenario: modes.Live, Mode: "broken", Requests: 4000, BackendCalls: 300, Expiries: 20, CallsPerExpiry: 15, BackendPeak: 17,
-		Gets: report.Gets{Hit: 3700, Miss: 300}, Latency: report.Milliseconds{P50: 1, P99: 600}, Duration: 100,
+	broken := facts.Run{ID: "live-1", Scenario: modes.Live, Mode: "broken", Requests: 4000, BackendCalls: 300, Expiries: 20, CallsPerExpiry: 15, BackendPeak: 17,
+		Gets: facts.Gets{Hit: 3700, Miss: 300}, Latency: facts.Milliseconds{P50: 1, P99: 600}, Duration: 100,
 		Outcomes: map[cache.Outcome]int{cache.Hit: 3700, cache.Filled: 300}}
-	fixed := report.Run{ID: "live-1", Scenario: modes.Live, Mode: "fixed", Requests: 2500, BackendCalls: 10, Expiries: 10, CallsPerExpiry: 1, BackendPeak: 1,
-		Gets: report.Gets{Hit: 2500, Miss: 1250}, Latency: report.Milliseconds{P50: 1, P99: 300}, Duration: 50,
+	fixed := facts.Run{ID: "live-1", Scenario: modes.Live, Mode: "fixed", Requests: 2500, BackendCalls: 10, Expiries: 10, CallsPerExpiry: 1, BackendPeak: 1,
+		Gets: facts.Gets{Hit: 2500, Miss: 1250}, Latency: facts.Milliseconds{P50: 1, P99: 300}, Duration: 50,
 		Outcomes: map[cache.Outcome]int{cache.Hit: 2365, cache.Filled: 10, cache.Waited: 125}}
 	want := [][]string{
 		{"backend calls / s", "3.0", "0.2", "15.0 x"},
@@ -98,7 +99,7 @@ func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
 		{"GET / request", "1.0", "1.5", "0.7 x"},
 		{"waited, % of requests", "0.0", "5.0", "-"},
 	}
-	if got := report.CompareRows([]report.Run{broken, fixed}); !reflect.DeepEqual(got, want) {
+	if got := facts.Compare([]facts.Run{broken, fixed}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) })

@@ -1,3 +1,4 @@
+// Package report shows runs on the terminal, while they go and when they are over.
 package report
 
 import (
@@ -5,12 +6,12 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
 
+	"cachelab/app/facts"
 	"cachelab/app/modes"
 )
 
@@ -103,7 +104,7 @@ func (t *Terminal) Warn(text string) { t.println(amber.Render("warning: ") + tex
 func (t *Terminal) println(text string) { t.print(text + "\n") }
 
 // Summary prints what a run came to, with the first error of each kind.
-func (t *Terminal) Summary(r Run) {
+func (t *Terminal) Summary(r facts.Run) {
 	t.println("")
 	t.println(bold.Render("summary of "+r.ID+", ") + t.color(r.Mode).Bold(true).Render(r.Mode))
 	for _, row := range summaryRows(r) {
@@ -118,22 +119,8 @@ func (t *Terminal) Summary(r Run) {
 	t.println(verdictLine(r))
 }
 
-// Links are the addresses of the pages that show a run.
-type Links struct{ Jaeger, Grafana string }
-
-// trace is Jaeger's page of a trace.
-func (l Links) trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
-
-// dashboard is Grafana's page of the lab, at the time of the run.
-func (l Links) dashboard(r Run) string {
-	return l.Dashboard(r.ID, r.Started, r.Started.Add(time.Duration(r.Duration*float64(time.Second))))
-}
-
-// MaxLinks is how many rounds are linked to.
-const MaxLinks = 10
-
 // Delivery prints where to look at a run whose spans were delivered, and what was not delivered.
-func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
+func (t *Terminal) Delivery(r facts.Run, undelivered error, links facts.Links) {
 	if r.Spans.Ended > 0 {
 		t.println(fmt.Sprintf("spans: %d ended, %d exported, %d dropped", r.Spans.Ended, r.Spans.Exported, r.Spans.Dropped))
 	}
@@ -148,24 +135,24 @@ func (t *Terminal) Delivery(r Run, undelivered error, links Links) {
 	}
 	t.println("where to look:")
 	first := 0
-	if r.live() { // it may be so long that Jaeger has forgotten its first rounds
-		first = max(0, len(r.TraceIDs)-MaxLinks)
+	if r.Live() { // it may be so long that Jaeger has forgotten its first rounds
+		first = max(0, len(r.TraceIDs)-facts.MaxLinks)
 	}
 	if first > 0 {
 		t.println(fmt.Sprintf("  %d earlier rounds, and", first))
 	}
 	for i, ids := range r.TraceIDs[first:] {
-		if i == MaxLinks {
-			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-MaxLinks))
+		if i == facts.MaxLinks {
+			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-facts.MaxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s", first+i+1, links.trace(ids[0]))
+		line := fmt.Sprintf("  round %d  %s", first+i+1, links.Trace(ids[0]))
 		if len(ids) > 1 {
 			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
 		}
 		t.println(line)
 	}
-	t.println("  Grafana  " + links.dashboard(r))
+	t.println("  Grafana  " + links.Run(r))
 }
 
 // Undelivered prints what telemetry could not deliver.
@@ -175,7 +162,7 @@ func (t *Terminal) Undelivered(err error) {
 	}
 }
 
-func verdictLine(r Run) string {
+func verdictLine(r facts.Run) string {
 	if r.Verdict.OK {
 		return bold.Render("verdict: ") + green.Render("ok") + ", " + r.Verdict.Text
 	}
@@ -185,16 +172,16 @@ func verdictLine(r Run) string {
 type row struct{ name, value string }
 
 // summaryRows are the figures of a run, in the order in which they are read.
-func summaryRows(r Run) []row {
+func summaryRows(r facts.Run) []row {
 	requests := fmt.Sprintf("%d = %d workers x %d rounds", r.Requests, r.Workers, r.Rounds)
-	if r.live() { // its workers ask on their own
+	if r.Live() { // its workers ask on their own
 		requests = fmt.Sprintf("%d of %d workers in %d rounds", r.Requests, r.Workers, r.Rounds)
 	}
 	rows := []row{
 		{"requests", requests},
 		{"backend calls", fmt.Sprint(r.BackendCalls)},
 		{"expiries", fmt.Sprint(r.Expiries)},
-		{"calls per expiry", perExpiry(r.CallsPerExpiry)},
+		{"calls per expiry", facts.PerExpiry(r.CallsPerExpiry)},
 		{"peak in flight", fmt.Sprint(r.BackendPeak)},
 		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
 			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
@@ -214,35 +201,20 @@ func summaryRows(r Run) []row {
 	if r.StoreErrors > 0 {
 		rows = append(rows, row{"store errors", fmt.Sprintf("%d, %d of them tolerated, as the command was sent again", r.StoreErrors, r.Tolerated)})
 	}
-	if r.Refused != (Steps{}) {
-		rows = append(rows, row{"refused", r.Refused.text()})
+	if r.Refused != (facts.Steps{}) {
+		rows = append(rows, row{"refused", r.Refused.String()})
 	}
-	if r.Unanswered != (Steps{}) {
-		rows = append(rows, row{"unanswered", r.Unanswered.text()})
+	if r.Unanswered != (facts.Steps{}) {
+		rows = append(rows, row{"unanswered", r.Unanswered.String()})
 	}
-	rows = append(rows, row{"latency", r.Latency.text()})
+	rows = append(rows, row{"latency", r.Latency.String()})
 	if r.WakeLag.Max > 0 {
-		rows = append(rows, row{"wake lag", r.WakeLag.text()})
+		rows = append(rows, row{"wake lag", r.WakeLag.String()})
 	}
-	return append(rows, row{"Redis counted", r.RedisCommands.text()})
+	return append(rows, row{"Redis counted", redisText(r.RedisCommands)})
 }
 
-// perExpiry is the invariant's number; without an expiry, or without a call, there is none.
-func perExpiry(calls float64) string {
-	if calls == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", calls)
-}
-
-func (s Steps) text() string { return fmt.Sprintf("%d SET, %d DEL", s.Set, s.Release) }
-
-func (m Milliseconds) text() string {
-	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", millisecondsText(m.P50), millisecondsText(m.P95),
-		millisecondsText(m.P99), millisecondsText(m.Max))
-}
-
-func (c RedisCommands) text() string {
+func redisText(c facts.RedisCommands) string {
 	if c.Standing == "not available" {
 		return "not available: the server does not tell, or was restarted"
 	}

@@ -15,9 +15,10 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"cachelab/app/events"
+	"cachelab/app/facts"
+	"cachelab/app/facts/factstest"
 	"cachelab/app/modes"
 	"cachelab/app/report"
-	"cachelab/app/report/reporttest"
 )
 
 // openTerminal returns both ends of a pseudo-terminal.
@@ -167,9 +168,9 @@ func TestNoColorAndDumbTerminals(t *testing.T) {
 func TestAWaterfallIsAsWideAsTheTerminal(t *testing.T) {
 	for _, columns := range []int{40, 60, 79, 80, 200} {
 		text := shown(t, uint16(columns), []string{"TERM=dumb"}, "", func(terminal *report.Terminal, _ func()) {
-			terminal.Waterfalls(reporttest.BrokenRun(), reporttest.FixedRun())
-			terminal.Compare(reporttest.BrokenRun(), reporttest.FixedRun())
-			terminal.Drills([]report.Run{{Drill: "backend-error", Duration: 12.3}})
+			terminal.Waterfalls(factstest.BrokenRun(), factstest.FixedRun())
+			terminal.Compare(factstest.BrokenRun(), factstest.FixedRun())
+			terminal.Drills([]facts.Run{{Drill: "backend-error", Duration: 12.3}})
 		})
 		if !strings.Contains(text, "in flight") {
 			t.Errorf("no waterfall in:\n%s", text)

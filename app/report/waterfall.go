@@ -8,6 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"cachelab/app/facts"
 	"cachelab/telemetry"
 )
 
@@ -30,7 +31,7 @@ var levels = []rune("▁▂▃▄▅▆▇█")
 
 // Waterfalls prints a round of each run as a waterfall, all on one time scale. Runs without a recorded round are
 // left out.
-func (t *Terminal) Waterfalls(runs ...Run) {
+func (t *Terminal) Waterfalls(runs ...facts.Run) {
 	s := scaleOf(runs)
 	for _, r := range runs {
 		if len(r.Round.Rows) == 0 {
@@ -50,7 +51,7 @@ type scale struct {
 	peak  int           // most backend calls in flight
 }
 
-func scaleOf(runs []Run) scale {
+func scaleOf(runs []facts.Run) scale {
 	s := scale{total: 1, peak: 1}
 	for _, r := range runs {
 		s.total, s.peak = max(s.total, r.Round.Elapsed), max(s.peak, r.Round.Peak)
@@ -82,14 +83,14 @@ func axisText(d time.Duration) string {
 
 // textWaterfall draws one round.
 type textWaterfall struct {
-	run    Run
+	run    facts.Run
 	scale  scale
 	digits int
 	width  int // of the plot
 	accent lipgloss.Style
 }
 
-func newTextWaterfall(r Run, s scale, columns int, accent lipgloss.Style) textWaterfall {
+func newTextWaterfall(r facts.Run, s scale, columns int, accent lipgloss.Style) textWaterfall {
 	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Round.Workers))), accent: accent}
 	w.width = max(minPlot, columns-w.margin()-len("  peak 50 in flight"))
 	return w
@@ -103,13 +104,13 @@ func (w textWaterfall) lines() []string {
 	rows := round.Sample(textRows)
 	lines := []string{
 		bold.Render(fmt.Sprintf("round %d of ", round.Number)) + w.accent.Bold(true).Render(w.run.Mode) +
-			fmt.Sprintf(": %s, %s after %s", count(round.Calls, "backend call"), round.Last(), durationText(round.Elapsed)),
+			fmt.Sprintf(": %s, %s after %s", count(round.Calls, "backend call"), last(round), facts.Duration(round.Elapsed)),
 		faint.Render(w.axis()),
 	}
 	for _, row := range rows {
 		lines = append(lines, w.row(row))
 	}
-	if text := round.leftOut(len(rows)); text != "" {
+	if text := leftOut(round, len(rows)); text != "" {
 		lines = append(lines, strings.Repeat(" ", w.margin())+faint.Render(text))
 	}
 	return append(lines, w.inFlight(), w.legend(rows))
@@ -128,7 +129,7 @@ func (w textWaterfall) axis() string {
 	return strings.TrimRight(string(line), " ")
 }
 
-func (w textWaterfall) row(row Row) string {
+func (w textWaterfall) row(row facts.Row) string {
 	mark := " "
 	if row.Winner {
 		mark = string(signWinner)
@@ -149,7 +150,7 @@ func (w textWaterfall) row(row Row) string {
 			}
 		}
 	}
-	return fmt.Sprintf("  w%0*d %s %s  %-6s %10s", w.digits, row.Worker, w.accent.Render(mark), c, row.Outcome, durationText(row.Answer))
+	return fmt.Sprintf("  w%0*d %s %s  %-6s %10s", w.digits, row.Worker, w.accent.Render(mark), c, row.Outcome, facts.Duration(row.Answer))
 }
 
 // inFlight is the most backend calls that were in flight in each column's time.
@@ -173,7 +174,7 @@ func (w textWaterfall) inFlight() string {
 	return fmt.Sprintf("%-*s%s  peak %d in flight", w.margin(), "  calls", c, w.run.Round.Peak)
 }
 
-func (w textWaterfall) legend(rows []Row) string {
+func (w textWaterfall) legend(rows []facts.Row) string {
 	var winner, queued, waits bool
 	for _, row := range rows {
 		winner = winner || row.Winner
@@ -195,12 +196,8 @@ func (w textWaterfall) legend(rows []Row) string {
 	return strings.Repeat(" ", w.margin()) + strings.Join(parts, "   ")
 }
 
-func durationText(d time.Duration) string {
-	return millisecondsText(float64(d.Microseconds()) / 1000)
-}
-
-// Last is what came at the end, as far as it was recorded.
-func (r Round) Last() string {
+// last is what came at the end, as far as it was recorded.
+func last(r facts.Round) string {
 	if r.Omitted > 0 {
 		return "the last recorded answer"
 	}
@@ -208,7 +205,7 @@ func (r Round) Last() string {
 }
 
 // leftOut says what a picture with that many rows does not show.
-func (r Round) leftOut(rows int) string {
+func leftOut(r facts.Round, rows int) string {
 	if rows == r.Workers {
 		return ""
 	}

@@ -1,30 +1,30 @@
-package report_test
+package facts_test
 
 import (
 	"slices"
 	"testing"
 	"time"
 
-	"cachelab/app/report"
-	"cachelab/app/report/reporttest"
+	"cachelab/app/facts"
+	"cachelab/app/facts/factstest"
 	"cachelab/telemetry"
 )
 
 const ms = time.Millisecond
 
 func TestARoundIsReadFromItsSpans(t *testing.T) {
-	broken, fixed := report.NewRound(reporttest.BrokenRound()), report.NewRound(reporttest.FixedRound())
+	broken, fixed := facts.NewRound(factstest.BrokenRound()), facts.NewRound(factstest.FixedRound())
 	if broken.Calls != 20 || broken.Peak != 20 || broken.Elapsed != 1021*ms || len(broken.Rows) != 20 {
 		t.Errorf("broken: peak %d, %v, %d rows", broken.Peak, broken.Elapsed, len(broken.Rows))
 	}
 	if fixed.Calls != 1 || fixed.Peak != 1 || fixed.Elapsed != 295*ms || len(fixed.Rows) != 20 {
 		t.Errorf("fixed: peak %d, %v, %d rows", fixed.Peak, fixed.Elapsed, len(fixed.Rows))
 	}
-	if want := []report.Step{{At: 3 * ms, N: 1}, {At: 253 * ms, N: 0}}; !slices.Equal(fixed.InFlight, want) {
+	if want := []facts.Level{{At: 3 * ms, N: 1}, {At: 253 * ms, N: 0}}; !slices.Equal(fixed.InFlight, want) {
 		t.Errorf("fixed: in flight %v, want %v", fixed.InFlight, want)
 	}
 	first, last := broken.InFlight[0], broken.InFlight[len(broken.InFlight)-1]
-	if first != (report.Step{At: ms, N: 20}) || last != (report.Step{At: 1020 * ms, N: 0}) {
+	if first != (facts.Level{At: ms, N: 20}) || last != (facts.Level{At: 1020 * ms, N: 0}) {
 		t.Errorf("broken: in flight from %v to %v", first, last)
 	}
 	for _, row := range broken.Rows {
@@ -61,15 +61,15 @@ func TestARoundIsReadFromItsSpans(t *testing.T) {
 }
 
 func TestSpansWithoutTheirWorkerAreLeftOut(t *testing.T) {
-	recording := reporttest.FixedRound()
+	recording := factstest.FixedRound()
 	recording.Spans = slices.DeleteFunc(recording.Spans, func(s telemetry.Span) bool {
 		return s.Name == "worker" && s.Attributes["number"] != int64(3)
 	})
-	round := report.NewRound(recording)
+	round := facts.NewRound(recording)
 	if len(round.Rows) != 1 || round.Rows[0].Worker != 3 || !slices.Equal(round.Rows[0].WaitsFor, []int{0}) {
 		t.Errorf("got %+v", round.Rows)
 	}
-	if empty := report.NewRound(telemetry.Recording{}); len(empty.Rows) != 0 || len(empty.InFlight) != 0 {
+	if empty := facts.NewRound(telemetry.Recording{}); len(empty.Rows) != 0 || len(empty.InFlight) != 0 {
 		t.Errorf("got %+v of nothing", empty)
 	}
 }

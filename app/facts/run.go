@@ -1,5 +1,6 @@
-// Package report shows what the ledger holds: on the terminal, as JSON and as an HTML page.
-package report
+// Package facts holds what is told of a run: its numbers, under the keys of its JSON, and the round that is drawn. It knows
+// neither the terminal nor the page.
+package facts
 
 import (
 	"encoding/json"
@@ -114,8 +115,8 @@ func (c *RedisCommands) Add(more redisstore.Commands, standing redisstore.Standi
 	}
 }
 
-// Facts are what is told of a run beside its ledger.
-type Facts struct {
+// Details are what is told of a run beside its ledger.
+type Details struct {
 	ID, Mode, Redis string
 	Scenario        modes.Scenario
 	Drill           string // its name, "" for none
@@ -130,10 +131,10 @@ type Facts struct {
 	Duration        time.Duration
 }
 
-// NewRun puts the ledger and the facts together.
-func NewRun(l herd.Ledger, f Facts) Run {
+// NewRun puts the ledger and the details together.
+func NewRun(l herd.Ledger, d Details) Run {
 	r := Run{
-		ID: f.ID, Mode: f.Mode, Scenario: f.Scenario, Drill: f.Drill, Redis: f.Redis,
+		ID: d.ID, Mode: d.Mode, Scenario: d.Scenario, Drill: d.Drill, Redis: d.Redis,
 		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests,
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{
@@ -141,7 +142,7 @@ func NewRun(l herd.Ledger, f Facts) Run {
 			Released: l.Released, Lost: l.Lost, LostEarly: l.LostEarly, Timeouts: l.Timeouts,
 		},
 		Polls:        l.Polls,
-		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: f.BackendPeak,
+		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: d.BackendPeak,
 		Redundant: l.Redundant, Repeated: l.Repeated,
 		StoreErrors: l.StoreErrors, Tolerated: l.Tolerated,
 		Refused:        Steps{Set: l.SetsRefused, Release: l.ReleasesRefused},
@@ -152,14 +153,14 @@ func NewRun(l herd.Ledger, f Facts) Run {
 		Outcomes:       map[cache.Outcome]int{},
 		Latency:        milliseconds(l.Latency),
 		WakeLag:        milliseconds(l.WakeLag),
-		RedisCommands:  f.RedisCommands,
-		Spans:          f.Spans,
+		RedisCommands:  d.RedisCommands,
+		Spans:          d.Spans,
 		TraceIDs:       [][]string{},
-		Verdict:        f.Verdict,
-		Overhead:       (f.Duration - l.InRounds - l.Expiring).Seconds(),
-		Started:        f.Started,
-		Duration:       f.Duration.Seconds(),
-		Round:          f.Round,
+		Verdict:        d.Verdict,
+		Overhead:       (d.Duration - l.InRounds - l.Expiring).Seconds(),
+		Started:        d.Started,
+		Duration:       d.Duration.Seconds(),
+		Round:          d.Round,
 		Latencies:      l.Latencies(),
 	}
 	for _, outcome := range cache.Outcomes() {
@@ -168,17 +169,17 @@ func NewRun(l herd.Ledger, f Facts) Run {
 	for _, err := range l.FirstErrors() {
 		r.FirstErrors = append(r.FirstErrors, err.Error())
 	}
-	if f.TraceIDs != nil {
-		r.TraceIDs = f.TraceIDs
+	if d.TraceIDs != nil {
+		r.TraceIDs = d.TraceIDs
 	}
-	if f.Err != nil {
-		r.Error = f.Err.Error()
+	if d.Err != nil {
+		r.Error = d.Err.Error()
 	}
 	return r
 }
 
-// live reports whether this is one mode of a live run.
-func (r Run) live() bool { return r.Scenario == modes.Live }
+// Live reports whether this is one mode of a live run.
+func (r Run) Live() bool { return r.Scenario == modes.Live }
 
 func milliseconds(q herd.Quantiles) Milliseconds {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,4 +1,4 @@
-package report
+package facts
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ type Round struct {
 	Workers  int           `json:"workers"`
 	Calls    int           `json:"calls"` // backend calls, as the round's span says
 	Rows     []Row         `json:"rows"`
-	InFlight []Step        `json:"in_flight"`
+	InFlight []Level       `json:"in_flight"`
 	Peak     int           `json:"peak"`       // most backend calls in flight
 	Elapsed  time.Duration `json:"elapsed_ns"` // to the last answer
 	Kept     int           `json:"kept"`       // spans that were recorded
@@ -43,8 +43,8 @@ type Bar struct {
 	Text   string        `json:"text,omitempty"`      // what the span says of itself
 }
 
-// Step is how many backend calls are in flight from a time on.
-type Step struct {
+// Level is how many backend calls are in flight from a time on.
+type Level struct {
 	At time.Duration `json:"at_ns"`
 	N  int           `json:"n"`
 }
@@ -179,7 +179,7 @@ func spanText(s telemetry.Span) string {
 }
 
 // inFlight counts the backend calls over time.
-func inFlight(rows []Row) (steps []Step, peak int) {
+func inFlight(rows []Row) (steps []Level, peak int) {
 	type change struct {
 		at time.Duration
 		by int
@@ -200,7 +200,7 @@ func inFlight(rows []Row) (steps []Step, peak int) {
 		if last := len(steps) - 1; last >= 0 && steps[last].At == c.at {
 			steps[last].N = n
 		} else {
-			steps = append(steps, Step{c.at, n})
+			steps = append(steps, Level{c.at, n})
 		}
 	}
 	return steps, peak

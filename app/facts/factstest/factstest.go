@@ -1,14 +1,14 @@
-// Package reporttest has two runs made by hand, for tests: 20 workers without protection, and with a fill lock.
-package reporttest
+// Package factstest has two runs made by hand, for tests: 20 workers without protection, and with a fill lock.
+package factstest
 
 import (
 	"fmt"
 	"time"
 
 	"cachelab/app/cache"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 	"cachelab/telemetry"
 )
 
@@ -100,13 +100,13 @@ func FixedRound() telemetry.Recording {
 }
 
 // BrokenRun is a run of one such round without protection.
-func BrokenRun() report.Run {
+func BrokenRun() facts.Run {
 	l := herd.Ledger{Workers: 20, Rounds: 1, Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 20},
 		Counts: cache.Counts{Misses: 20, BackendCalls: 20, SetsAbsent: 1}, Expiries: 1,
 		Latency: herd.Quantiles{P50: 511 * ms, P95: 1020 * ms, P99: 1021 * ms, Max: 1021 * ms}}
-	r := report.NewRun(l, report.Facts{ID: "broken-1", Mode: "broken", Redis: "embedded", BackendPeak: 20,
-		RedisCommands: report.RedisCommands{Commands: redisstore.Commands{Get: 20, Set: 20}, Standing: redisstore.Exact},
-		Verdict:       herd.JudgeHerd(l), Round: report.NewRound(BrokenRound()), Started: Began, Duration: 1100 * ms})
+	r := facts.NewRun(l, facts.Details{ID: "broken-1", Mode: "broken", Redis: "embedded", BackendPeak: 20,
+		RedisCommands: facts.RedisCommands{Commands: redisstore.Commands{Get: 20, Set: 20}, Standing: redisstore.Exact},
+		Verdict:       herd.JudgeHerd(l), Round: facts.NewRound(BrokenRound()), Started: Began, Duration: 1100 * ms})
 	for n := range 20 {
 		r.Latencies = append(r.Latencies, time.Duration(n/5)*250*ms+252*ms+time.Duration(n)*ms)
 	}
@@ -114,16 +114,16 @@ func BrokenRun() report.Run {
 }
 
 // FixedRun is a run of one such round with the fill lock.
-func FixedRun() report.Run {
+func FixedRun() facts.Run {
 	l := herd.Ledger{Workers: 20, Rounds: 1, Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 1, cache.Waited: 19},
 		Counts: cache.Counts{Hits: 20, Misses: 97, Polls: 95, Acquired: 2, Held: 19, Rechecked: 1, Released: 2,
 			BackendCalls: 1, SetsAbsent: 1}, Expiries: 1,
 		Latency: herd.Quantiles{P50: 275 * ms, P95: 293 * ms, P99: 295 * ms, Max: 295 * ms},
 		WakeLag: herd.Quantiles{P50: 22 * ms, P95: 40 * ms, P99: 42 * ms, Max: 42 * ms}}
-	r := report.NewRun(l, report.Facts{ID: "fixed-1", Mode: "fixed", Redis: "embedded", BackendPeak: 1,
-		RedisCommands: report.RedisCommands{Standing: redisstore.NotAvailable},
+	r := facts.NewRun(l, facts.Details{ID: "fixed-1", Mode: "fixed", Redis: "embedded", BackendPeak: 1,
+		RedisCommands: facts.RedisCommands{Standing: redisstore.NotAvailable},
 		Spans:         telemetry.SpanCounts{Ended: 300, Exported: 300}, TraceIDs: [][]string{{"4bf92f"}},
-		Verdict: herd.JudgeSingleFill(l), Round: report.NewRound(FixedRound()), Started: Began, Duration: 400 * ms})
+		Verdict: herd.JudgeSingleFill(l), Round: facts.NewRound(FixedRound()), Started: Began, Duration: 400 * ms})
 	for n := range 20 {
 		r.Latencies = append(r.Latencies, 255*ms+time.Duration(n)*2*ms)
 	}

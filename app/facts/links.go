@@ -1,4 +1,4 @@
-package report
+package facts
 
 import (
 	"fmt"
@@ -6,6 +6,20 @@ import (
 	"strings"
 	"time"
 )
+
+// Links are the addresses of the pages that show a run.
+type Links struct{ Jaeger, Grafana string }
+
+// Trace is Jaeger's page of a trace.
+func (l Links) Trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
+
+// Run is Grafana's page of the lab, at the time of the run.
+func (l Links) Run(r Run) string {
+	return l.Dashboard(r.ID, r.Started, r.Started.Add(time.Duration(r.Duration*float64(time.Second))))
+}
+
+// MaxLinks is how many rounds are linked to.
+const MaxLinks = 10
 
 // margin is what the dashboard shows before and after a round, which is too short to be seen alone.
 const margin = 5 * time.Second
@@ -28,7 +42,7 @@ func (l Links) Addresses(r Run) (all []Address) {
 		if i == MaxLinks {
 			break
 		}
-		all = append(all, Address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, i+1), l.trace(ids[0])})
+		all = append(all, Address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, i+1), l.Trace(ids[0])})
 	}
-	return append(all, Address{r.Mode + " in Grafana", l.dashboard(r)})
+	return append(all, Address{r.Mode + " in Grafana", l.Run(r)})
 }
