@@ -51,3 +51,5 @@ func TestSoakFixedTenTimesInARow(t *testing.T) {
 		}
 	}
 }
+
+func TestSoakSixtyReadersThatLeave(t *testing.T) { leaveEarly(t, 60) }

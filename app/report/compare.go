@@ -8,8 +8,9 @@ import (
 )
 
 // closedLoop says what the requests of a live run do not tell.
-const closedLoop = `Whoever asks waits for the answer before the next request (a closed loop): a slow mode is asked less often. So a herd
-slows its own accusers, and its requests / s, calls / s and latencies are kinder than users who do not wait would see.`
+const closedLoop = `A worker waits for its answer before it asks again (a closed loop), so a slow
+mode is asked less often: a herd slows its own accusers. Its rates and
+latencies are kinder than those of users who do not wait for each other.`
 
 // Compare prints runs side by side, each in its mode's colour, with its ratios to the first.
 func (t *Terminal) Compare(runs ...facts.Run) {

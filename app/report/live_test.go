@@ -103,7 +103,7 @@ func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) })
-	if !strings.Contains(text, "a herd\nslows its own accusers") {
+	if !strings.Contains(text, "a herd slows its own accusers") {
 		t.Errorf("not said that the loop is closed:\n%s", text)
 	}
 	broken.Scenario, fixed.Scenario = modes.Rounds, modes.Rounds
