@@ -205,6 +205,9 @@ func (d *death) judge(l herd.Ledger) herd.Verdict {
 	r := round(l, deathRound)
 	after := d.takeOver.Sub(d.took).Round(time.Millisecond)
 	text := fmt.Sprintf("process %d won and was killed in mid-fill (%s); ", d.process, d.status)
+	if !d.killed {
+		text = "no process won and was killed; "
+	}
 	if d.takeOvers > 0 {
 		text += fmt.Sprintf("%v after its lock, whose TTL is %v, one of %d waiters took over: ", after, d.LockTTL, r.Workers-1)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/cache/cachetest"
 	"cachelab/app/drill"
+	"cachelab/app/herd"
 )
 
 // The process that dead-winner kills is not killed when the drill itself is: then its pipe ends.
@@ -43,4 +45,17 @@ func TestTheWinnersProcessLeavesWithItsParent(t *testing.T) {
 		equal(t, "time until it left", time.Since(started), 0)
 		equal(t, "lock afterwards", store.Peek(cache.LockKey("key")), "")
 	})
+}
+
+func TestAProcessThatDidNotWinIsNotSaidToHave(t *testing.T) {
+	for _, d := range drill.All() {
+		if d.Name != "dead-winner" {
+			continue
+		}
+		v := d.Start(drill.Scene{}).Judge(herd.Ledger{})
+		equal(t, "ok", v.OK, false)
+		if want := "0 backend calls / 0 expiries: no process won and was killed; nobody took over: "; !strings.HasPrefix(v.Text, want) {
+			t.Errorf("verdict: got %q, want %q first", v.Text, want)
+		}
+	}
 }
