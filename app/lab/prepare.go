@@ -37,19 +37,28 @@ func (l *Lab) tryRedis(ctx context.Context, id string, locks bool) error {
 }
 
 // prepare waits for a fill lock that somebody holds, which is never deleted, lets the key expire, and tries each command.
-func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) error {
+func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) (err error) {
 	key, lock := l.config.Key, cache.LockKey(l.config.Key)
-	if err := l.awaitLock(ctx, redis, lock); err != nil {
-		return err
-	}
-	if err := redis.Forget(ctx, key, func(value string) bool { return backend.IsAnswer(key, value) }); err != nil {
-		return err
-	}
+	tried := lock
 	if !locks {
-		lock = ""
+		tried = ""
 	}
-	return redis.Preflight(ctx, key, lock, backend.Answer(key, 0))
+	for range maxPreflights {
+		if err := l.awaitLock(ctx, redis, lock); err != nil {
+			return err
+		}
+		if err := redis.Forget(ctx, key, func(value string) bool { return backend.IsAnswer(key, value) }); err != nil {
+			return err
+		}
+		if err = redis.Preflight(ctx, key, tried, backend.Answer(key, 0)); !errors.Is(err, redisstore.ErrLocked) {
+			return err
+		}
+	}
+	return fmt.Errorf("prepare the run: %w again and again: another run uses this key; choose another --key", err)
 }
+
+// maxPreflights is how often the lock may be free, and taken by another process right after.
+const maxPreflights = 20
 
 func (l *Lab) awaitLock(ctx context.Context, redis *redisstore.Redis, lock string) error {
 	holder, err := redis.Locked(ctx, lock)

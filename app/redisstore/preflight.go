@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -9,10 +10,14 @@ import (
 // trialTTL is how long what a preflight stores would live if it were not removed.
 const trialTTL = time.Second
 
+// ErrLocked says that another process holds the fill lock.
+var ErrLocked = errors.New("the fill lock is held")
+
 // Preflight sends each command that the strategies send, once, on the real keys: a user may have rights on just these
 // two. The key must be forgotten; lockKey must be free, and is "" where no strategy locks. Value is what is stored for
-// that moment; all is removed again. It goes by the housekeeping's connection and comes before the first census, so
-// nobody counts it. The error is a [*Refusal].
+// that moment, under the lock; all is removed again. It goes by the housekeeping's connection and comes before the first
+// census, so nobody counts it. The error is a [*Refusal], or [ErrLocked] if another process has taken the lock: its fill
+// must not be disturbed.
 func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err error) {
 	ending := context.WithoutCancel(ctx)
 	store := NewStore(r.keeper)
@@ -21,8 +26,11 @@ func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err 
 	}
 	if lockKey != "" {
 		token := "preflight-" + r.options.Name
-		if _, err := store.Lock(ctx, lockKey, token, trialTTL); err != nil {
+		switch holder, err := store.Lock(ctx, lockKey, token, trialTTL); {
+		case err != nil:
 			return r.refused(ctx, fmt.Sprintf("SET %q NX GET PX", lockKey), err)
+		case holder != token:
+			return ErrLocked
 		}
 		defer func() {
 			_, unlockErr := store.Unlock(ending, lockKey, token)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -270,6 +271,27 @@ func TestAPreflightLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// The fill of another process is not disturbed.
+func TestAPreflightKeepsAwayFromALockThatIsHeld(t *testing.T) {
+	onEach(t, func(t *testing.T, r *redisstore.Redis) {
+		if _, err := r.Lock(t.Context(), hotLock, "theirs", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Set(t.Context(), hotKey, "19.99", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Preflight(t.Context(), hotKey, hotLock, "0.00"); err != redisstore.ErrLocked {
+			t.Errorf("got %v", err)
+		}
+		if value, _, err := r.Get(t.Context(), hotKey); value != "19.99" || err != nil {
+			t.Errorf("the key afterwards: %q, %v", value, err)
+		}
+		if holder, err := r.Locked(t.Context(), hotLock); holder == nil || holder.Token != "theirs" || err != nil {
+			t.Errorf("the lock afterwards: %v, %v", holder, err)
+		}
+	})
+}
+
 func TestAPreflightWorksOnEachServer(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
 		if err := r.Preflight(t.Context(), hotKey, hotLock, "19.99"); err != nil {
@@ -282,6 +304,27 @@ func TestAPreflightWorksOnEachServer(t *testing.T) {
 			t.Errorf("the lock afterwards: %v, %v", holder, err)
 		}
 	})
+}
+
+// The ways to trust a server whose authority the system does not know.
+func TestACertificateOfAnUnknownAuthorityCanBeTrusted(t *testing.T) {
+	const asked = "CACHELAB_TEST_TLS_URL" // of the test again, as a process: SSL_CERT_FILE is read once in a process
+	if url := os.Getenv(asked); url != "" {
+		if err := prepare(t, url, hotLock); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	certificate, key := newCertificate(t)
+	url := "rediss://" + redistest.StartTLS(t, certificate, key, "no")
+	if err := prepare(t, url+"?skip_verify=true", hotLock); err != nil {
+		t.Errorf("with skip_verify: %v", err)
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
+	again.Env = append(os.Environ(), "SSL_CERT_FILE="+certificate, asked+"="+url)
+	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("with SSL_CERT_FILE: %v\n%s", err, out)
+	}
 }
 
 // newCertificate makes a server's certificate that no authority signed, and its key.
