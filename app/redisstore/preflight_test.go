@@ -277,7 +277,7 @@ func TestAPreflightKeepsAwayFromALockThatIsHeld(t *testing.T) {
 		if _, err := r.Lock(t.Context(), hotLock, "theirs", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Set(t.Context(), hotKey, "19.99", time.Minute); err != nil {
+		if _, _, err := r.Set(t.Context(), hotKey, "19.99", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Preflight(t.Context(), hotKey, hotLock, "0.00"); err != redisstore.ErrLocked {
