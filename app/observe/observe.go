@@ -32,8 +32,8 @@ type Bridge struct {
 	labels  telemetry.Labels
 	run     string
 
-	mu       sync.Mutex // guards all below
-	waiters  map[string]int
+	mu       sync.Mutex     // guards all below
+	waiters  map[string]int // by token, of the requests on their way
 	traceIDs [][]string
 	links    int
 }
@@ -284,8 +284,8 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	m := &missing{span: span}
 	return context.WithValue(ctx, missKey{}, m), func(r cache.Result) {
 		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
-		if r.Acquired > 0 {
-			attributes = append(attributes, telemetry.Waiters.Int(p.takeWaiters(m.token)))
+		if waiters := p.takeWaiters(m.token); r.Acquired > 0 {
+			attributes = append(attributes, telemetry.Waiters.Int(waiters))
 		}
 		span.SetAttributes(attributes...)
 		markWinner(span, r)

@@ -12,7 +12,7 @@ import (
 
 // NewToken makes the lock's token: random, and followed by the trace context of the winner's MISS span in the form
 // of a W3C traceparent. Whoever finds the token in Redis, in this process or another, can link to the fill that
-// it waits for. The domain takes it as it is.
+// it waits for. The domain takes it as it is. Those who wait for it are counted until the MISS ends, or makes another.
 func (b *Bridge) NewToken(ctx context.Context) string {
 	token := cache.RandomToken(ctx)
 	m, ok := ctx.Value(missKey{}).(*missing)
@@ -22,7 +22,11 @@ func (b *Bridge) NewToken(ctx context.Context) string {
 	if sc := m.span.SpanContext(); sc.IsSampled() {
 		token += "." + "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiters, m.token)
 	m.token = token
+	b.waiters[token] = 0
 	return token
 }
 
@@ -56,7 +60,9 @@ func (b *Bridge) waitsFor(w *waiting, holder string) {
 	winner := spanOf(holder)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiters[holder]++
+	if n, counted := b.waiters[holder]; counted { // not of another process, nor of a fill that is over
+		b.waiters[holder] = n + 1
+	}
 	if winner.IsValid() && w.span.IsRecording() {
 		w.span.AddLink(trace.Link{SpanContext: winner})
 		b.links++
