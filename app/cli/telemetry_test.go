@@ -3,9 +3,11 @@ package cli_test
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,4 +208,36 @@ func TestWaitersAreLinkedAcrossProcesses(t *testing.T) {
 		t.Errorf("%d waiters are linked to a winner in the other process, want the 20 of at least one round", across)
 	}
 	t.Logf("%d links across processes", across)
+}
+
+// A sampler leaves rounds out; those that are there keep their numbers.
+func TestTheLinkOfASampledRoundLeadsToThatRound(t *testing.T) {
+	receiver := otlptest.Start(t)
+	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"}
+	const rounds = 12
+	out := run(t.Context(), t, env, "fixed", "--redis", "embedded", "--telemetry", "on", "--json", "-", "--quiet", "--ttl", "30ms",
+		"--backend-latency", "5ms", "--workers", "2", "--rounds", fmt.Sprint(rounds))
+	equal(t, "exit code", out.code, cli.ExitOK)
+	r := decode(t, out.stdout)
+	equal(t, "rounds in the JSON", len(r.TraceIDs), rounds)
+	roundOf := map[string]int64{}
+	for _, s := range receiver.Spans() {
+		if s.Name == "round fixed" {
+			for _, a := range s.Attributes {
+				if a.Key == "round" {
+					roundOf[hex.EncodeToString(s.TraceId)] = a.Value.GetIntValue()
+				}
+			}
+		}
+	}
+	for i, ids := range r.TraceIDs {
+		if len(ids) > 0 && roundOf[ids[0]] != int64(i+1) {
+			t.Errorf("the trace of round %d in the JSON is round %d's", i+1, roundOf[ids[0]])
+		}
+	}
+	links := regexp.MustCompile(`round (\d+)  \S+/trace/(\w+)`).FindAllStringSubmatch(out.stderr, -1)
+	equal(t, "links", len(links), min(len(roundOf), report.MaxLinks))
+	for _, link := range links {
+		equal(t, "the round that a link leads to", fmt.Sprint(roundOf[link[2]]), link[1])
+	}
 }

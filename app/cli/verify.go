@@ -31,7 +31,7 @@ func newVerifyCommand(p Process) *cobra.Command {
 		Short: "hold what a run counted against what Jaeger and Prometheus have stored",
 		Long: `Reads the recorded counts of a run (of live, of each mode), its spans from Jaeger and its metrics from Prometheus, and prints a row for
 each fact: the app's count, Redis's own, Jaeger's, Prometheus's, and whether they are equal. A row is "shared" when
-another client used the Redis, and "not available" when Redis does not tell.
+another client used the Redis, and "not available" when Redis does not tell, or Jaeger does not hold all of the run's spans.
 Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a row differs.`,
 		Example: "  cachelab fixed && cachelab verify\n  cachelab verify --run rounds-20260101-120000-abcd",
 		Args:    noArguments,

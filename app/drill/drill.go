@@ -74,6 +74,8 @@ type Faults struct {
 	// Strategy is given what makes the run's strategy with a TTL jitter, and the jitter of the run.
 	Strategy func(make func(ttlJitter float64) cache.Strategy, ttlJitter float64) cache.Strategy
 	Judge    herd.Judge
+	// Masked returns how many re-checks found the value and were answered with a miss: Redis knows them as hits. Nil: none.
+	Masked func() int
 	// Close waits for what the drill started. The error is a fault of the machine, not of the strategy.
 	Close func() error
 }
@@ -121,6 +123,15 @@ func (p *perRound) of(round int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.n[round]
+}
+
+func (p *perRound) total() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, more := range p.n {
+		n += more
+	}
+	return n
 }
 
 // check is one thing that is expected, and what to say if it did not happen.

@@ -95,13 +95,15 @@ func startManyKeys(s Scene) Faults {
 	}
 }
 
-// untilExpired asks until the key has expired by Redis's clock, too. The counts are those of all its requests.
+// untilExpired asks until the key has expired by Redis's clock, too. What was counted and sent is that of all its requests.
 func untilExpired(ctx context.Context, strategy cache.Strategy, key string) (cache.Result, error) {
 	var counts cache.Counts
+	var sent cache.Sent
 	for {
 		result, err := strategy.Get(ctx, key)
 		counts.Add(result.Counts)
-		result.Counts = counts
+		sent.Add(result.Sent)
+		result.Counts, result.Sent = counts, sent
 		if err != nil || result.Outcome != cache.Hit {
 			return result, err
 		}

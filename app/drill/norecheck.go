@@ -71,6 +71,7 @@ func startNoRecheck(s Scene) Faults {
 				return result, err
 			})
 		}),
+		Masked: hidden.total,
 		Judge: func(l herd.Ledger) herd.Verdict {
 			gate := round(l, gatedRound)
 			extra, natural := l.BackendCalls-gate.BackendCalls-(l.Expiries-gate.Expiries), l.Rounds-1

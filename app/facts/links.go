@@ -38,11 +38,11 @@ func (l Links) Addresses(r Run) (all []Address) {
 	if r.Spans.Exported == 0 {
 		return nil
 	}
-	for i, ids := range r.TraceIDs {
+	for i, at := range r.Traced() {
 		if i == MaxLinks {
 			break
 		}
-		all = append(all, Address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, i+1), l.Trace(ids[0])})
+		all = append(all, Address{fmt.Sprintf("%s, round %d in Jaeger", r.Mode, at.Round), l.Trace(at.IDs[0])})
 	}
 	return append(all, Address{r.Mode + " in Grafana", l.Run(r)})
 }

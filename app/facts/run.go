@@ -51,7 +51,7 @@ type Run struct {
 	RedisCommands RedisCommands `json:"redis_commands"`
 
 	Spans    telemetry.SpanCounts `json:"spans"`
-	TraceIDs [][]string           `json:"trace_ids"` // a list for each round, an id for each slice of 50 workers
+	TraceIDs [][]string           `json:"trace_ids"` // a list for each round, an id for each slice of 50 workers that was sampled
 
 	Verdict  herd.Verdict `json:"verdict"`
 	Error    string       `json:"error,omitempty"` // why the run ended early
@@ -176,6 +176,22 @@ func NewRun(l herd.Ledger, d Details) Run {
 		r.Error = d.Err.Error()
 	}
 	return r
+}
+
+// Traced is a round that has traces.
+type Traced struct {
+	Round int // from 1
+	IDs   []string
+}
+
+// Traced are the rounds that a sampler left something of.
+func (r Run) Traced() (all []Traced) {
+	for i, ids := range r.TraceIDs {
+		if len(ids) > 0 {
+			all = append(all, Traced{i + 1, ids})
+		}
+	}
+	return all
 }
 
 // Live reports whether this is one mode of a live run.

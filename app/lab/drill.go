@@ -97,6 +97,9 @@ func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell event
 	if faults.Strategy == nil {
 		faults.Strategy = func(make func(float64) cache.Strategy, ttlJitter float64) cache.Strategy { return make(ttlJitter) }
 	}
+	if faults.Masked == nil {
+		faults.Masked = func() int { return 0 }
+	}
 	if faults.Close == nil {
 		faults.Close = func() error { return nil }
 	}

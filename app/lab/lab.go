@@ -159,6 +159,8 @@ type run struct {
 	facts       facts.Details
 	undelivered error // what telemetry could not deliver
 	links       int   // of the spans
+	unsampled   int   // traces that the sampler left out
+	masked      int   // see drill.Faults
 }
 
 // do sets up what a run needs, runs the rounds, and closes it all in reverse.
@@ -233,7 +235,7 @@ func (r *run) do(ctx context.Context) (ledger herd.Ledger, err error) {
 	if observed.Traceable() {
 		r.facts.TraceIDs = bridge.TraceIDs()
 	}
-	r.links = bridge.Links()
+	r.links, r.unsampled, r.masked = bridge.Links(), bridge.Unsampled(), faults.Masked()
 	if recorder != nil {
 		r.facts.Round = facts.NewRound(recorder.Recording())
 	}
@@ -252,7 +254,8 @@ func (r *run) record(result facts.Run, ledger herd.Ledger) {
 	if r.config.Records == "" {
 		return
 	}
-	err := record.Save(r.config.Records, record.Record{Run: result, Sent: ledger.Sent, Missed: ledger.Missed, Waiters: ledger.Waiters, Links: r.links})
+	err := record.Save(r.config.Records, record.Record{Run: result, Sent: ledger.Sent, Missed: ledger.Missed, Waiters: ledger.Waiters,
+		Links: r.links, Unsampled: r.unsampled, Masked: r.masked})
 	if err != nil {
 		r.terminal.Warn(err.Error())
 	}

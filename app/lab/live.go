@@ -213,6 +213,6 @@ func (s *share) finish() {
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = s.bridge.TraceIDs()
 	}
-	s.links = s.bridge.Links()
+	s.links, s.unsampled = s.bridge.Links(), s.bridge.Unsampled()
 	s.facts.Started = s.started
 }

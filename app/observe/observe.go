@@ -32,10 +32,11 @@ type Bridge struct {
 	labels  telemetry.Labels
 	run     string
 
-	mu       sync.Mutex     // guards all below
-	waiters  map[string]int // by token, of the requests on their way
-	traceIDs [][]string
-	links    int
+	mu        sync.Mutex     // guards all below
+	waiters   map[string]int // by token, of the requests on their way
+	traceIDs  [][]string
+	unsampled int // traces
+	links     int
 }
 
 // New returns a bridge to t for a run on a backend.
@@ -53,11 +54,18 @@ func New(t *telemetry.Telemetry, labels telemetry.Labels, run string, service Ba
 	}, nil
 }
 
-// TraceIDs returns the ids of the traces so far: a list for each round, an id for each slice.
+// TraceIDs returns the ids of the traces so far: a list for each round, an id for each slice that was sampled.
 func (b *Bridge) TraceIDs() [][]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.traceIDs
+}
+
+// Unsampled returns how many traces the sampler left out so far.
+func (b *Bridge) Unsampled() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unsampled
 }
 
 // Links returns how many links the spans have so far: waiters' to their winners, and slices' to slice 0.
@@ -108,7 +116,7 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 // startRoots starts a trace for each slice, and links each to the first.
 func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span {
 	var roots []trace.Span
-	var ids []string
+	ids := []string{} // empty, where the sampler took none: the next round keeps its number
 	for slice := range (round.Workers + sliceSize - 1) / sliceSize {
 		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
 			telemetry.Mode.String(b.labels.Mode), telemetry.Scenario.String(b.labels.Scenario), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
@@ -122,13 +130,12 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 			ids = append(ids, root.SpanContext().TraceID().String())
 		}
 	}
-	if len(ids) > 0 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.traceIDs = append(b.traceIDs, ids)
-		if roots[0].SpanContext().IsSampled() {
-			b.links += len(ids) - 1
-		}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.traceIDs = append(b.traceIDs, ids)
+	b.unsampled += len(roots) - len(ids)
+	if roots[0].SpanContext().IsSampled() {
+		b.links += len(ids) - 1
 	}
 	return roots
 }

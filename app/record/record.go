@@ -31,6 +31,10 @@ type Record struct {
 	Missed  int        `json:"missed"`  // requests whose first GET found nothing
 	Waiters int        `json:"waiters"` // requests that waited for a fill
 	Links   int        `json:"links"`   // of all spans
+	// Unsampled are the traces that the sampler left out.
+	Unsampled int `json:"unsampled,omitempty"`
+	// Masked are the re-checks that found the value and that a drill answered with a miss.
+	Masked int `json:"masked,omitempty"`
 }
 
 // Save writes the record into the folder, which is made if need be.
@@ -41,7 +45,7 @@ func Save(folder string, r Record) error {
 	}
 	if err == nil {
 		name := r.Run.Started.UTC().Format("20060102-150405.000") + "_" + r.Run.ID + "_" + r.Run.Mode + ".json"
-		err = os.WriteFile(filepath.Join(folder, name), append(text, '\n'), 0o644)
+		err = write(filepath.Join(folder, name), append(text, '\n'))
 	}
 	if err == nil {
 		err = prune(folder)
@@ -50,6 +54,19 @@ func Save(folder string, r Record) error {
 		return fmt.Errorf("record the run for verify: %w", err)
 	}
 	return nil
+}
+
+// write leaves a whole file or none, also when the disk is full or the program is killed.
+func write(path string, text []byte) error {
+	half := path + ".half"
+	err := os.WriteFile(half, text, 0o644)
+	if err == nil {
+		err = os.Rename(half, path)
+	}
+	if err != nil {
+		_ = os.Remove(half)
+	}
+	return err
 }
 
 // Load reads the run with the id, or the newest if the id is empty. A live run has a record for each of its modes.
@@ -68,11 +85,11 @@ func Load(folder, id string) ([]Record, error) {
 		}
 		var r Record
 		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &r)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("read the recorded run: %w", err)
+			return nil, fmt.Errorf("read the recorded run: %w", err) // which names the file
+		}
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, fmt.Errorf("the record %s is damaged: %w; delete it, and run again or choose another --run", file, err)
 		}
 		records = append(records, r)
 	}

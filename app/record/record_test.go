@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,28 @@ func TestTheNewestRunIsLoadedAndEachModeOfALiveOne(t *testing.T) {
 	}
 	if _, err := record.Load(folder, "fixed-2"); !errors.Is(err, record.ErrNone) {
 		t.Errorf("an unknown run: %v", err)
+	}
+}
+
+func TestADamagedRecordIsNamed(t *testing.T) {
+	folder := t.TempDir()
+	save(t, folder, "fixed-1", "fixed", time.Now())
+	save(t, folder, "fixed-2", "fixed", time.Now().Add(time.Second))
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%q, %v, want the two records and nothing else", files, err)
+	}
+	for _, text := range []string{"", `{"run": {"run": "fixed-`, "[]"} {
+		if err := os.WriteFile(files[1], []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want := "the record " + files[1] + " is damaged: "
+		if _, err := record.Load(folder, ""); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "delete it") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if all, err := record.Load(folder, "fixed-1"); err != nil || len(all) != 1 {
+			t.Errorf("the run beside it: %v, %v", all, err)
+		}
 	}
 }
 

@@ -130,25 +130,26 @@ func (t *Terminal) Delivery(r facts.Run, undelivered error, links facts.Links) {
 	if undelivered != nil {
 		t.Undelivered(undelivered)
 	}
-	if r.Spans.Exported == 0 || len(r.TraceIDs) == 0 {
+	rounds := r.Traced()
+	if r.Spans.Exported == 0 || len(rounds) == 0 {
 		return
 	}
 	t.println("where to look:")
 	first := 0
 	if r.Live() { // it may be so long that Jaeger has forgotten its first rounds
-		first = max(0, len(r.TraceIDs)-facts.MaxLinks)
+		first = max(0, len(rounds)-facts.MaxLinks)
 	}
 	if first > 0 {
 		t.println(fmt.Sprintf("  %d earlier rounds, and", first))
 	}
-	for i, ids := range r.TraceIDs[first:] {
+	for i, at := range rounds[first:] {
 		if i == facts.MaxLinks {
-			t.println(fmt.Sprintf("  and %d more rounds", len(r.TraceIDs)-facts.MaxLinks))
+			t.println(fmt.Sprintf("  and %d more rounds", len(rounds)-facts.MaxLinks))
 			break
 		}
-		line := fmt.Sprintf("  round %d  %s", first+i+1, links.Trace(ids[0]))
-		if len(ids) > 1 {
-			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(ids)-1)
+		line := fmt.Sprintf("  round %d  %s", at.Round, links.Trace(at.IDs[0]))
+		if len(at.IDs) > 1 {
+			line += fmt.Sprintf("  (and %d more slices, linked to it)", len(at.IDs)-1)
 		}
 		t.println(line)
 	}

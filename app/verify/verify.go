@@ -10,10 +10,12 @@ import (
 	"net/http"
 	neturl "net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"cachelab/app/herd"
 	"cachelab/app/record"
+	"cachelab/app/redisstore"
 )
 
 // Options say where to look.
@@ -27,7 +29,7 @@ type Options struct {
 type Result struct {
 	Record record.Record
 	Rows   []Row
-	// Missing are the ids of traces that Jaeger does not hold.
+	// Missing are the ids of traces that Jaeger was sent, and does not hold any more.
 	Missing []string
 }
 
@@ -37,8 +39,12 @@ const pause = 500 * time.Millisecond
 // Run compares, and looks again until all is equal or patience ends. The error says that there is nothing to compare;
 // a difference is none.
 func Run(ctx context.Context, r record.Record, o Options) (Result, error) {
-	if len(r.Run.TraceIDs) == 0 {
-		return Result{}, fmt.Errorf("run %s sent no spans: telemetry was off, or nobody took them; start the stack (make up) and run again", r.Run.ID)
+	if len(slices.Concat(r.Run.TraceIDs...)) == 0 {
+		why := "telemetry was off, or nobody took them; start the stack (make up) and run again"
+		if r.Unsampled > 0 {
+			why = "the sampler left out all of its traces; run again without OTEL_TRACES_SAMPLER"
+		}
+		return Result{}, fmt.Errorf("run %s sent no spans: %s", r.Run.ID, why)
 	}
 	for deadline := time.Now().Add(o.Patience); ; {
 		result, err := look(ctx, r, o)
@@ -65,7 +71,7 @@ func look(ctx context.Context, r record.Record, o Options) (Result, error) {
 	if len(m) == 0 && spans.total == 0 {
 		return Result{}, fmt.Errorf("neither Prometheus nor Jaeger knows run %s: the stack was wiped or restarted since; run again", r.Run.ID)
 	}
-	return Result{Record: r, Rows: rows(r, spans, m), Missing: spans.missing}, nil
+	return Result{Record: r, Rows: rows(r, spans, m), Missing: forgotten(r, spans)}, nil
 }
 
 // Differing returns how many rows differ.
@@ -85,18 +91,30 @@ func (r Result) Sentence() string {
 	if n := r.Differing(); n > 0 {
 		return fmt.Sprintf("%s: %d of %d rows differ", claim, n, len(r.Rows))
 	}
-	if len(r.Missing) > 0 {
-		return claim + ": the app and Prometheus agree; Jaeger has forgotten traces of this run"
-	}
-	who := "the app, Redis, Jaeger and Prometheus agree"
-	if n := r.in(Shared) + r.in(NotAvailable); n > 0 {
-		standing := run.RedisCommands.Standing
+	var agree, but []string
+	if worth := standing(r.Record); worth == redisstore.Exact {
+		agree = append(agree, "Redis")
+	} else {
 		if run.StoreErrors > 0 {
-			standing = "no check where commands failed"
+			worth = "no check where commands failed"
 		}
-		who = fmt.Sprintf("the app, Jaeger and Prometheus agree; Redis's own counts are %s", standing)
+		but = append(but, fmt.Sprintf("Redis's own counts are %s", worth))
 	}
-	return claim + ": " + who
+	gaps := len(but)
+	if n := run.Spans.Dropped; n > 0 {
+		but = append(but, fmt.Sprintf("%d spans were dropped on their way to Jaeger", n))
+	}
+	if n := r.Record.Unsampled; n > 0 {
+		but = append(but, fmt.Sprintf("the sampler left out %d traces", n))
+	}
+	if len(r.Missing) > 0 {
+		but = append(but, "Jaeger has forgotten traces of this run")
+	}
+	if len(but) == gaps {
+		agree = append(agree, "Jaeger")
+	}
+	who := strings.Join(append([]string{"the app"}, agree...), ", ") + " and Prometheus agree"
+	return claim + ": " + strings.Join(append([]string{who}, but...), "; ")
 }
 
 // statusError is an HTTP status that is not 200.
