@@ -14,7 +14,7 @@ import (
 // A live run goes on for days: of a token nothing is kept when its request is over, whoever finds it later.
 func TestWaitersAreCountedWhileTheirWinnerIsOnItsWayAndForgottenAfterIt(t *testing.T) {
 	set := &telemetry.Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider()}
-	b, err := New(set, "fixed", "run", backend.New(backend.Config{}))
+	b, err := New(set, telemetry.Labels{Mode: "fixed", Scenario: "rounds"}, "run", backend.New(backend.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

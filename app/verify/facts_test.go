@@ -119,7 +119,7 @@ var (
 )
 
 func TestRows(t *testing.T) {
-	const claim = "1 backend calls / 1 expiries: "
+	const claim = "1 backend call / 1 expiry = 1.0: "
 	for name, test := range map[string]struct {
 		change                        func(*story)
 		differs, shared, notAvailable []string
@@ -137,7 +137,7 @@ func TestRows(t *testing.T) {
 			s.spans.named["backend call"], s.spans.failedCalls = 2, 1
 			s.change(1, "backend_calls_total", "")
 			s.change(1, "backend_answers_total", "unknown")
-		}, says: "2 backend calls / 1 expiries: the app, Redis, Jaeger and Prometheus agree"},
+		}, says: "2 backend calls / 1 expiry = 2.0: the app, Redis, Jaeger and Prometheus agree"},
 		"a redundant call that only the backend saw": {change: func(s *story) { s.Run.Redundant = 1 }, differs: []string{"backend calls: redundant"}},
 		"a SET more in Redis":                        {change: func(s *story) { s.Run.RedisCommands.Set++ }, differs: []string{"SET and SET NX PX"}},
 		"no sample of a metric": {change: func(s *story) {
