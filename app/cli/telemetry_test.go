@@ -236,7 +236,7 @@ func TestTheLinkOfASampledRoundLeadsToThatRound(t *testing.T) {
 		}
 	}
 	links := regexp.MustCompile(`round (\d+)  \S+/trace/(\w+)`).FindAllStringSubmatch(out.stderr, -1)
-	equal(t, "links", len(links), min(len(roundOf), report.MaxLinks))
+	equal(t, "links", len(links), min(len(roundOf), facts.MaxLinks))
 	for _, link := range links {
 		equal(t, "the round that a link leads to", fmt.Sprint(roundOf[link[2]]), link[1])
 	}

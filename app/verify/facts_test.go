@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"cachelab/app/cache"
+	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 	"cachelab/telemetry"
 )
 
@@ -24,12 +24,12 @@ type story struct {
 
 func agreed() *story {
 	s := &story{Record: record.Record{
-		Run: report.Run{
-			ID: "fixed-1", Mode: "fixed", Workers: 10, Rounds: 1, Requests: 10, Gets: report.Gets{Hit: 9, Miss: 22}, Polls: 20,
-			Lock:         report.Lock{Acquired: 1, Held: 9, Released: 1},
+		Run: facts.Run{
+			ID: "fixed-1", Mode: "fixed", Workers: 10, Rounds: 1, Requests: 10, Gets: facts.Gets{Hit: 9, Miss: 22}, Polls: 20,
+			Lock:         facts.Lock{Acquired: 1, Held: 9, Released: 1},
 			BackendCalls: 1, Expiries: 1, Outcomes: map[cache.Outcome]int{cache.Filled: 1, cache.Waited: 9},
-			Latency:       report.Milliseconds{P99: 251.5, Max: 252.25},
-			RedisCommands: report.RedisCommands{Commands: redisstore.Commands{Get: 32, Set: 11, Eval: 1, Del: 1}, Standing: redisstore.Exact},
+			Latency:       facts.Milliseconds{P99: 251.5, Max: 252.25},
+			RedisCommands: facts.RedisCommands{Commands: redisstore.Commands{Get: 32, Set: 11, Eval: 1, Del: 1}, Standing: redisstore.Exact},
 			Spans:         telemetry.SpanCounts{Ended: 75, Exported: 75}, TraceIDs: [][]string{{"a"}},
 			Verdict: herd.Verdict{OK: true},
 		},
@@ -150,7 +150,7 @@ func TestRows(t *testing.T) {
 			says: "the app, Jaeger and Prometheus agree; Redis's own counts are shared"},
 		"another client, and a difference": {change: func(s *story) { s.Run.RedisCommands.Standing = redisstore.Shared; s.spans.named["GET"]++ },
 			differs: []string{"GET"}, shared: redisRows[1:]},
-		"Redis does not tell": {change: func(s *story) { s.Run.RedisCommands = report.RedisCommands{Standing: redisstore.NotAvailable} },
+		"Redis does not tell": {change: func(s *story) { s.Run.RedisCommands = facts.RedisCommands{Standing: redisstore.NotAvailable} },
 			notAvailable: redisRows, says: "the app, Jaeger and Prometheus agree; Redis's own counts are not available"},
 		"a command failed": {change: func(s *story) { s.Run.StoreErrors = 1; s.Run.RedisCommands.Get-- }, notAvailable: redisRows,
 			says: "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed"},

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"cachelab/app/facts"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
-	"cachelab/app/report"
 	"cachelab/telemetry"
 )
 
@@ -143,7 +143,7 @@ func TestSamplesAreReadAsPrometheusAnswers(t *testing.T) {
 func TestReadersNameWhoDoesNotAnswer(t *testing.T) {
 	const jaeger, query = "/api/traces/a", "/api/v1/query"
 	good := map[string]string{jaeger: jaegerTrace, query: prometheus("cachelab_polls_total|1")}
-	run := record.Record{Run: report.Run{ID: "fixed-1", Mode: "fixed", TraceIDs: [][]string{{"a"}}, Started: time.Now()}}
+	run := record.Record{Run: facts.Run{ID: "fixed-1", Mode: "fixed", TraceIDs: [][]string{{"a"}}, Started: time.Now()}}
 	for name, test := range map[string]struct {
 		change map[string]string
 		run    func(*record.Record)
@@ -203,8 +203,8 @@ func TestRunLooksAgainUntilAllIsThere(t *testing.T) {
 		fmt.Fprint(w, prometheus(samples...))
 	}))
 	defer s.Close()
-	run := record.Record{Run: report.Run{ID: "fixed-1", Mode: "fixed", Rounds: 1, TraceIDs: [][]string{{"a"}}, Started: time.Now(),
-		Spans: telemetry.SpanCounts{Ended: 1, Exported: 1}, RedisCommands: report.RedisCommands{Standing: redisstore.Exact}}}
+	run := record.Record{Run: facts.Run{ID: "fixed-1", Mode: "fixed", Rounds: 1, TraceIDs: [][]string{{"a"}}, Started: time.Now(),
+		Spans: telemetry.SpanCounts{Ended: 1, Exported: 1}, RedisCommands: facts.RedisCommands{Standing: redisstore.Exact}}}
 	first, err := Run(t.Context(), run, Options{JaegerURL: s.URL, PrometheusURL: s.URL})
 	if differ := first.facts(Differs); err != nil || !equalSets(differ, []string{"rounds", "spans exported"}) || looks != 1 {
 		t.Errorf("without patience: %q differ after %d looks, %v", differ, looks, err)
