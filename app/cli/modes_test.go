@@ -58,7 +58,9 @@ func TestANewStrategyIsOneEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(html), "a toy never calls") {
-		t.Error("it is not on the page")
+	for _, want := range []string{"a toy never calls", "answers by itself", `style="--mode: #123ABC"`, `"color":"#123ABC"`} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("the page does not have %s", want)
+		}
 	}
 }
