@@ -61,6 +61,8 @@ type Options struct {
 	Reader sdkmetric.Reader
 	// Recorder, if set, gets the spans too.
 	Recorder *Recorder
+	// WithoutRuntime leaves the metrics of the Go runtime out: another Telemetry of this process reports them.
+	WithoutRuntime bool
 }
 
 // processors are those that need no receiver.
@@ -101,7 +103,6 @@ type Telemetry struct {
 	tracer    *sdktrace.TracerProvider // nil without traces
 	meter     *sdkmetric.MeterProvider // nil without metrics
 	metrics   *metricCounter           // nil without export of metrics
-	branch    bool                     // the meter is another's
 	absent    []string                 // what nobody takes
 	traceable bool                     // spans go to an OTLP receiver
 	patience  time.Duration            // with a receiver of spans that has stopped accepting
@@ -241,6 +242,9 @@ func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter 
 	}
 	t.meter = sdkmetric.NewMeterProvider(options...)
 	t.MeterProvider = t.meter
+	if t.options.WithoutRuntime {
+		return nil
+	}
 	if err := runtime.Start(runtime.WithMeterProvider(t.meter), runtime.WithMinimumReadMemStatsInterval(pushInterval)); err != nil {
 		return fmt.Errorf("start the Go runtime's metrics: %w", err)
 	}
@@ -322,7 +326,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 			errs = append(errs, t.spans.next.Shutdown(limited))
 		}
 	}
-	if t.meter != nil && !t.branch {
+	if t.meter != nil {
 		limited, cancel := context.WithTimeout(ctx, metricsPatience)
 		defer cancel()
 		err := t.meter.Shutdown(limited)

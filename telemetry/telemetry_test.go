@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -181,62 +182,35 @@ func TestAReceiverThatDiesCostsItsSpansAndNoTime(t *testing.T) {
 	}
 }
 
-func TestBranchesAreCountedApartAndEndTogether(t *testing.T) {
+// A run in two modes has a telemetry for each.
+func TestTelemetriesOfOneRunAreCountedApartAndReportTheRuntimeOnce(t *testing.T) {
 	receiver := otlptest.Start(t)
-	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
-	var branches []*telemetry.Telemetry
-	for n := 1; n <= 3; n++ {
-		b, err := tel.Branch(t.Context())
+	for i, n := range []int{1000, 2000} {
+		tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.On, Run: "run-1", WithoutRuntime: i > 0, Console: io.Discard,
+			Lookup: func(name string) (string, bool) { return receiver.URL, name == "OTEL_EXPORTER_OTLP_ENDPOINT" }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		branches = append(branches, b)
-		burst(b.TracerProvider.Tracer("test"), n*1000)
-	}
-	if err := telemetry.ShutdownAll(t.Context(), branches); err != nil {
-		t.Error(err)
-	}
-	for i, b := range branches {
-		n := (i + 1) * 1000
-		equal(t, "counts", b.Spans(), telemetry.SpanCounts{Ended: n, Exported: n})
-	}
-	equal(t, "received", len(receiver.Spans()), 6000)
-	for _, s := range receiver.Spans() {
-		equal(t, "instance", s.Resource["service.instance.id"], "run-1")
-	}
-	if tel.MeterProvider != branches[0].MeterProvider {
-		t.Error("the branches have metrics of their own")
-	}
-	before := len(receiver.Pushes())
-	if err := tel.Shutdown(t.Context()); err != nil || len(receiver.Pushes()) != before+1 {
-		t.Errorf("%v; %d pushes after the branches", err, len(receiver.Pushes())-before)
-	}
-}
-
-func TestBranchesWithASilentReceiverCostItsPatienceOnce(t *testing.T) {
-	receiver := otlptest.Start(t)
-	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
-	receiver.Silence(true)
-	var branches []*telemetry.Telemetry
-	for range 3 {
-		b, err := tel.Branch(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		burst(tel.TracerProvider.Tracer("test"), n)
+		if err := tel.Shutdown(t.Context()); err != nil {
+			t.Error(err)
 		}
-		branches = append(branches, b)
-		burst(b.TracerProvider.Tracer("test"), 1000)
+		equal(t, "counts", tel.Spans(), telemetry.SpanCounts{Ended: n, Exported: n})
 	}
-	started := time.Now()
-	if err := telemetry.ShutdownAll(t.Context(), branches); err == nil {
-		t.Error("no error")
+	equal(t, "received", len(receiver.Spans()), 3000)
+	reports := 0
+	for _, push := range receiver.Pushes() {
+		for _, resource := range push {
+			for _, scope := range resource.ScopeMetrics {
+				for _, m := range scope.Metrics {
+					if m.Name == telemetry.MetricGoroutines {
+						reports++
+					}
+				}
+			}
+		}
 	}
-	if err := tel.Shutdown(t.Context()); err == nil {
-		t.Error("no error")
-	}
-	if took := time.Since(started); took > 2*time.Second {
-		t.Errorf("took %v, want under 2 s", took)
-	}
-	equal(t, "counts", branches[2].Spans(), telemetry.SpanCounts{Ended: 1000, Dropped: 1000})
+	equal(t, "reports of the Go runtime", reports, 1)
 }
 
 // A receiver that takes some and then hangs is given up a second after the last it took, not after the window it fell in.

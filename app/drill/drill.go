@@ -26,7 +26,7 @@ type Drill struct {
 	AnyRounds bool
 	// OwnsRedis says that the drill stops its Redis: it must be its own.
 	OwnsRedis bool
-	// Start returns the drill's faults for one run.
+	// Start returns the drill's faults for one run; see [Drill.Begin].
 	Start func(Scene) Faults
 }
 
@@ -67,7 +67,7 @@ type Server interface {
 	Start(ctx context.Context) error
 }
 
-// Faults are the decorators of one run. Those that are nil decorate nothing.
+// Faults are the decorators of one run.
 type Faults struct {
 	Store  func(cache.Store) cache.Store   // inside of what is observed
 	Loader func(cache.Loader) cache.Loader // likewise
@@ -78,6 +78,31 @@ type Faults struct {
 	Masked func() int
 	// Close waits for what the drill started. The error is a fault of the machine, not of the strategy.
 	Close func() error
+}
+
+// None is a run without faults, and its judge.
+func None(judge herd.Judge) Faults { return Faults{Judge: judge}.whole() }
+
+// Begin starts the drill's faults for one run. Those that it has none of decorate nothing.
+func (d Drill) Begin(s Scene) Faults { return d.Start(s).whole() }
+
+func (f Faults) whole() Faults {
+	if f.Store == nil {
+		f.Store = func(s cache.Store) cache.Store { return s }
+	}
+	if f.Loader == nil {
+		f.Loader = func(l cache.Loader) cache.Loader { return l }
+	}
+	if f.Strategy == nil {
+		f.Strategy = func(make func(float64) cache.Strategy, ttlJitter float64) cache.Strategy { return make(ttlJitter) }
+	}
+	if f.Masked == nil {
+		f.Masked = func() int { return 0 }
+	}
+	if f.Close == nil {
+		f.Close = func() error { return nil }
+	}
+	return f
 }
 
 // faulty adapt functions to the interfaces that they decorate.

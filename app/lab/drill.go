@@ -61,49 +61,33 @@ func (l *Lab) redisURL() string {
 	return l.config.Redis.URL()
 }
 
-// faults starts the drill of the run; without one there are none.
-func (r *run) faults(redis *redisstore.Redis, bridge *observe.Bridge, tell events.Teller) drill.Faults {
-	faults := drill.Faults{Judge: r.mode.Judge}
-	if r.drill != nil {
-		scene := drill.Scene{
-			Workers: r.config.Workers, Rounds: r.config.Rounds, Key: r.config.Key, TTLJitter: r.config.TTLJitter,
-			LockTTL: r.config.LockTTL, Latency: r.config.Backend.Latency,
-			Report: func(ctx context.Context, text string) {
-				bridge.Fault(ctx, text)
-				tell.Fault(ctx, text)
-			},
-			TTL:    redis.TTL,
-			Winner: r.winnerCommand,
-			Step: func(ctx context.Context, s drill.Step, err error) {
-				tell.Step(ctx, toldStep(s), err)
-				if !s.Ended.IsZero() {
-					bridge.Reported(ctx, observedStep(s, err))
-				}
-			},
-			Probe:    bridge.Probe(cache.NoProbe{}),
-			NewToken: bridge.NewToken,
-		}
-		if r.drill.OwnsRedis {
-			scene.Redis = r.ownRedis()
-		}
-		faults = r.drill.Start(scene)
+// faults begins the drill; without one there are none.
+func (s *session) faults(d *drill.Drill, tell events.Teller) drill.Faults {
+	if d == nil {
+		return drill.None(s.mode.Judge)
 	}
-	if faults.Store == nil {
-		faults.Store = func(s cache.Store) cache.Store { return s }
+	scene := drill.Scene{
+		Workers: s.config.Workers, Rounds: s.config.Rounds, Key: s.config.Key, TTLJitter: s.config.TTLJitter,
+		LockTTL: s.config.LockTTL, Latency: s.config.Backend.Latency,
+		Report: func(ctx context.Context, text string) {
+			s.bridge.Fault(ctx, text)
+			tell.Fault(ctx, text)
+		},
+		TTL:    s.redis.TTL,
+		Winner: s.winnerCommand,
+		Step: func(ctx context.Context, step drill.Step, err error) {
+			tell.Step(ctx, toldStep(step), err)
+			if !step.Ended.IsZero() {
+				s.bridge.Reported(ctx, observedStep(step, err))
+			}
+		},
+		Probe:    s.bridge.Probe(cache.NoProbe{}),
+		NewToken: s.bridge.NewToken,
 	}
-	if faults.Loader == nil {
-		faults.Loader = func(l cache.Loader) cache.Loader { return l }
+	if d.OwnsRedis {
+		scene.Redis = s.ownRedis()
 	}
-	if faults.Strategy == nil {
-		faults.Strategy = func(make func(float64) cache.Strategy, ttlJitter float64) cache.Strategy { return make(ttlJitter) }
-	}
-	if faults.Masked == nil {
-		faults.Masked = func() int { return 0 }
-	}
-	if faults.Close == nil {
-		faults.Close = func() error { return nil }
-	}
-	return faults
+	return d.Begin(scene)
 }
 
 func observedStep(s drill.Step, err error) observe.Step {
@@ -148,12 +132,12 @@ type winnerOrder struct {
 }
 
 // winnerCommand is this program again, as the winner of a drill.
-func (r *run) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
+func (s *session) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	order, err := json.Marshal(winnerOrder{Redis: r.redisURL(), Run: r.id, Key: r.config.Key, LockTTL: r.config.LockTTL})
+	order, err := json.Marshal(winnerOrder{Redis: s.redisURL(), Run: s.id, Key: s.config.Key, LockTTL: s.config.LockTTL})
 	if err != nil {
 		return nil, err
 	}

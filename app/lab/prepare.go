@@ -84,9 +84,9 @@ func (l *Lab) awaitLock(ctx context.Context, redis *redisstore.Redis, lock strin
 }
 
 // patient is the run's keeper. It says so when the key lives on after a TTL, and does not wait for ever.
-func (r *run) patient(redis *redisstore.Redis) herd.Keeper {
-	ttl := time.Duration(float64(r.config.TTL) * (1 + r.config.TTLJitter))
-	return patience{keeper: redis, ttlOf: redis.TTL, ttl: ttl, say: r.terminal.Say}
+func (s *session) patient() herd.Keeper {
+	ttl := time.Duration(float64(s.config.TTL) * (1 + s.config.TTLJitter))
+	return patience{keeper: s.redis, ttlOf: s.redis.TTL, ttl: ttl, say: s.terminal.Say}
 }
 
 type patience struct {

@@ -1,0 +1,157 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/backend"
+	"cachelab/app/cache"
+	"cachelab/app/drill"
+	"cachelab/app/events"
+	"cachelab/app/facts"
+	"cachelab/app/herd"
+	"cachelab/app/modes"
+	"cachelab/app/observe"
+	"cachelab/app/record"
+	"cachelab/app/redisstore"
+	"cachelab/telemetry"
+)
+
+// session is one mode of a run, wired: its telemetry, Redis, backend and strategy, and what is told of them. Rounds have
+// one, and traffic has one for each of its modes.
+type session struct {
+	*Lab
+	mode     modes.Mode
+	scenario modes.Scenario
+	id       string // of the run
+	started  time.Time
+
+	telemetry *telemetry.Telemetry
+	recorder  *telemetry.Recorder // nil for none
+	redis     *redisstore.Redis
+	service   *backend.Service
+	bridge    *observe.Bridge
+
+	facts       facts.Details
+	links       int   // of the spans
+	unsampled   int   // traces that the sampler left out
+	masked      int   // see drill.Faults
+	undelivered error // what telemetry could not deliver
+}
+
+// openSession opens what the mode needs. The caller must close it. Of several sessions of one run, one is the first: it
+// reports the Go runtime.
+func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.Scenario, id string, first bool) (s *session, err error) {
+	s = &session{Lab: l, mode: mode, scenario: scenario, id: id, started: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
+	if l.config.Record {
+		s.recorder = telemetry.NewRecorder()
+	}
+	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
+		Switch: l.config.Telemetry, Run: id, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
+		Spans: l.config.Spans, Reader: l.config.Reader, Recorder: s.recorder, WithoutRuntime: !first,
+	})
+	if err != nil {
+		return nil, err
+	}
+	labels := telemetry.Labels{Mode: mode.Name, Scenario: string(scenario)}
+	s.redis, err = l.openRedis(ctx, id, func(client *redis.Client) error {
+		return s.telemetry.InstrumentRedis(client, labels, redisstore.CommandOf)
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := l.config.Backend
+	config.TTL = l.config.TTL
+	config.OnCall = func(ctx context.Context, c backend.Call) { s.bridge.DescribeCall(ctx, c) }
+	s.service = backend.New(config)
+	if s.bridge, err = observe.New(s.telemetry, labels, id, s.service); err != nil {
+		return nil, err
+	}
+	s.bridge.Dashboard = func(from, to time.Time) string { return l.config.Links.Dashboard(id, from, to) }
+	return s, nil
+}
+
+// strategy makes the mode's strategy, with the faults of a drill. Whatever it does is observed, and told.
+func (s *session) strategy(tell events.Teller, faults drill.Faults) cache.Strategy {
+	aside := cache.Aside{
+		Store:   tell.Store(s.bridge.Store(faults.Store(s.redis))),
+		Backend: tell.Loader(s.bridge.Loader(faults.Loader(s.service))),
+		Probe:   tell.Probe(s.bridge.Probe(cache.NoProbe{})),
+		TTL:     s.config.TTL,
+		Passage: redisstore.Passage(s.config.Workers),
+	}
+	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
+	return faults.Strategy(func(ttlJitter float64) cache.Strategy {
+		aside := aside
+		aside.TTLJitter = ttlJitter
+		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, WaitTimeout: s.config.WaitTimeout})
+	}, s.config.TTLJitter)
+}
+
+// counted adds what only the backend knows to a ledger.
+func (s *session) counted(l herd.Ledger) herd.Ledger {
+	stats := s.service.Stats()
+	l.Redundant, l.Repeated = stats.Redundant, stats.Repeated
+	return l
+}
+
+// finish keeps the verdict on the ledger, and what the trace and the backend know of the run.
+func (s *session) finish(l herd.Ledger, v herd.Verdict) {
+	s.facts.Verdict = v
+	s.bridge.Rest()
+	if l.Requests > 0 {
+		s.bridge.Finish(l, v)
+	}
+	s.facts.BackendPeak = s.service.Stats().Peak
+	if s.telemetry.Traceable() {
+		s.facts.TraceIDs = s.bridge.TraceIDs()
+	}
+	s.links, s.unsampled = s.bridge.Links(), s.bridge.Unsampled()
+	if s.recorder != nil {
+		s.facts.Round = facts.NewRound(s.recorder.Recording())
+	}
+}
+
+// close closes what was opened, in reverse, and delivers what telemetry still holds: an interrupted run's, too.
+func (s *session) close(ctx context.Context) (err error) {
+	if s.redis != nil {
+		err = s.redis.Close()
+	}
+	if s.telemetry != nil {
+		s.undelivered = s.telemetry.Shutdown(context.WithoutCancel(ctx))
+		s.facts.Spans = s.telemetry.Spans()
+	}
+	return err
+}
+
+// result puts the ledger and the facts together, prints them, and keeps them for verify.
+func (s *session) result(ledger herd.Ledger) facts.Run {
+	s.facts.ID, s.facts.Mode, s.facts.Scenario, s.facts.Redis = s.id, s.mode.Name, s.scenario, s.redisName()
+	run := facts.NewRun(ledger, s.facts)
+	if ledger.Requests == 0 {
+		return run
+	}
+	if s.config.Waterfall {
+		s.terminal.Waterfalls(run)
+	}
+	s.terminal.Summary(run)
+	s.terminal.Delivery(run, s.undelivered, s.config.Links)
+	if s.config.Records == "" {
+		return run
+	}
+	// A folder that cannot be written is no reason to fail a run.
+	err := record.Save(s.config.Records, record.Record{Run: run, Sent: ledger.Sent, Missed: ledger.Missed, Waiters: ledger.Waiters,
+		Links: s.links, Unsampled: s.unsampled, Masked: s.masked})
+	if err != nil {
+		s.terminal.Warn(err.Error())
+	}
+	return run
+}
