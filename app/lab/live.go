@@ -148,4 +148,5 @@ func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.
 	counted, standing := t.redis.Count(counting, before)
 	t.facts.RedisCommands.Add(counted, standing)
 	t.facts.Duration += time.Since(started)
+	t.telemetry.Push(counting) // before the next mode begins: never are two active
 }

@@ -27,7 +27,6 @@ type session struct {
 	mode     modes.Mode
 	scenario modes.Scenario
 	id       string // of the run
-	started  time.Time
 
 	telemetry *telemetry.Telemetry
 	recorder  *telemetry.Recorder // nil for none
@@ -44,39 +43,42 @@ type session struct {
 
 // openSession opens what the mode needs. The caller must close it. Of several sessions of one run, one is the first: it
 // reports the Go runtime.
-func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.Scenario, id string, first bool) (s *session, err error) {
-	s = &session{Lab: l, mode: mode, scenario: scenario, id: id, started: time.Now()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close(ctx))
-		}
-	}()
+func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.Scenario, id string, first bool) (*session, error) {
+	s := &session{Lab: l, mode: mode, scenario: scenario, id: id}
+	if err := s.open(ctx, first); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	return s, nil
+}
+
+func (s *session) open(ctx context.Context, first bool) (err error) {
+	l := s.Lab
 	if l.config.Record {
 		s.recorder = telemetry.NewRecorder()
 	}
 	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		Switch: l.config.Telemetry, Run: id, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
+		Switch: l.config.Telemetry, Run: s.id, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
 		Spans: l.config.Spans, Reader: l.config.Reader, Recorder: s.recorder, WithoutRuntime: !first,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	labels := telemetry.Labels{Mode: mode.Name, Scenario: string(scenario)}
-	s.redis, err = l.openRedis(ctx, id, func(client *redis.Client) error {
+	labels := telemetry.Labels{Mode: s.mode.Name, Scenario: string(s.scenario)}
+	s.redis, err = l.openRedis(ctx, s.id, func(client *redis.Client) error {
 		return s.telemetry.InstrumentRedis(client, labels, redisstore.CommandOf)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	config := l.config.Backend
 	config.TTL = l.config.TTL
 	config.OnCall = func(ctx context.Context, c backend.Call) { s.bridge.DescribeCall(ctx, c) }
 	s.service = backend.New(config)
-	if s.bridge, err = observe.New(s.telemetry, labels, id, s.service); err != nil {
-		return nil, err
+	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.service); err != nil {
+		return err
 	}
-	s.bridge.Dashboard = func(from, to time.Time) string { return l.config.Links.Dashboard(id, from, to) }
-	return s, nil
+	s.bridge.Dashboard = func(from, to time.Time) string { return l.config.Links.Dashboard(s.id, from, to) }
+	return nil
 }
 
 // strategy makes the mode's strategy, with the faults of a drill. Whatever it does is observed, and told.
