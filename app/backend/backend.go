@@ -4,13 +4,15 @@ package backend
 
 import (
 	"context"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"cachelab/app/price"
 )
 
 // ErrUnavailable is the injected failure.
@@ -52,12 +54,15 @@ type Stats struct {
 // Service is the backend. Use [New].
 type Service struct {
 	config Config
+	id     string // of its generations
+	began  time.Time
 	slots  chan struct{} // nil without a limit
 
-	mu     sync.Mutex // guards all below
-	stats  Stats
-	recent recentPeak
-	keys   map[string]*keyState
+	mu      sync.Mutex // guards all below
+	stats   Stats
+	recent  recentPeak
+	keys    map[string]*keyState
+	answers []time.Duration // by number - 1: when it was given, since began; 0 for none
 }
 
 // keyState is what tells whether a call for a key is one too many.
@@ -68,24 +73,28 @@ type keyState struct {
 
 // New returns a service. The config must be valid: see the flags of the command line.
 func New(config Config) *Service {
-	s := &Service{config: config, recent: newRecentPeak(), keys: map[string]*keyState{}}
+	s := &Service{config: config, id: strings.ToLower(crypto.Text()[:8]), began: time.Now(), recent: newRecentPeak(), keys: map[string]*keyState{}}
 	if config.Capacity > 0 {
 		s.slots = make(chan struct{}, config.Capacity)
 	}
 	return s
 }
 
-// Load answers with the price of key, or fails as configured, or when ctx ends. It implements cache.Loader.
+// Load answers with the price of key as a [price.Value], or fails as configured, or when ctx ends. It implements cache.Loader.
 func (s *Service) Load(ctx context.Context, key string) (string, error) {
-	call := s.enter(key)
-	defer func() { s.leave(key, call.Err) }()
-
 	arrived := time.Now()
+	call := s.enter(key)
+	defer s.leave(key)
+
 	call.Err = s.acquire(ctx)
 	call.Queued = time.Since(arrived)
 	if call.Err == nil {
 		call.Err = s.serve(ctx, call.Number)
 		s.release()
+	}
+	answer := Answer(key)
+	if call.Err == nil {
+		answer.Generation, answer.Delta = s.answer(key, call.Number), time.Since(arrived)
 	}
 	if s.config.OnCall != nil {
 		s.config.OnCall(ctx, call)
@@ -93,18 +102,27 @@ func (s *Service) Load(ctx context.Context, key string) (string, error) {
 	if call.Err != nil {
 		return "", fmt.Errorf("call %d: %w", call.Number, call.Err)
 	}
-	return Answer(key, call.Number), nil
+	return answer.String(), nil
 }
 
-// Answer is the service's n-th answer (from 1), for a key.
-func Answer(key string, n int) string { return fmt.Sprintf("%s costs 19.99 EUR (answer %d)", key, n) }
+// Answer is an answer for key, of no backend.
+func Answer(key string) price.Value { return price.Value{Price: key + " costs 19.99 EUR"} }
 
-// IsAnswer reports whether value may be an answer for key, of any instance of the service.
+// IsAnswer reports whether value is an answer for key, of any instance of the service.
 func IsAnswer(key, value string) bool {
-	beginning, _ := strings.CutSuffix(Answer(key, 1), "1)")
-	number, found := strings.CutPrefix(value, beginning)
-	n, err := strconv.Atoi(strings.TrimSuffix(number, ")"))
-	return found && err == nil && value == Answer(key, n)
+	v, known := price.Parse(value)
+	return known && v.Price == Answer(key).Price
+}
+
+// Answered returns when the service gave the answer that value is; the zero time if it is none of its own.
+func (s *Service) Answered(value string) time.Time {
+	v, known := price.Parse(value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !known || v.Backend != s.id || v.Number < 1 || v.Number > len(s.answers) || s.answers[v.Number-1] == 0 {
+		return time.Time{}
+	}
+	return s.began.Add(s.answers[v.Number-1])
 }
 
 // Stats returns the counts so far.
@@ -125,6 +143,7 @@ func (s *Service) enter(key string) Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Calls++
+	s.answers = append(s.answers, 0)
 	s.stats.InFlight++
 	s.stats.Peak = max(s.stats.Peak, s.stats.InFlight)
 	s.recent.note(s.stats.InFlight)
@@ -152,16 +171,21 @@ func (s *Service) tooMany(key string) (redundant, repeated bool) {
 	return redundant, repeated
 }
 
-func (s *Service) leave(key string, err error) {
+// answer notes an answer, and returns its generation.
+func (s *Service) answer(key string, number int) price.Generation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key].answered = time.Now()
+	s.answers[number-1] = max(1, s.keys[key].answered.Sub(s.began))
+	return price.Generation{Backend: s.id, Number: number}
+}
+
+func (s *Service) leave(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recent.note(s.stats.InFlight) // it stood until now
 	s.stats.InFlight--
-	k := s.keys[key]
-	k.inFlight--
-	if err == nil {
-		k.answered = time.Now()
-	}
+	s.keys[key].inFlight--
 }
 
 // acquire takes a slot of the capacity, in the order of arrival.

@@ -11,6 +11,7 @@ import (
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
+	"cachelab/app/price"
 )
 
 var _ cache.Loader = (*backend.Service)(nil)
@@ -149,8 +150,42 @@ func TestACancelledCallLeavesAndFreesItsPlace(t *testing.T) {
 		}
 		wg.Wait()
 		equal(t, "stats", s.Stats(), backend.Stats{Calls: 2, Peak: 2, Redundant: 1})
-		if value, err := s.Load(t.Context(), "key"); err != nil || !strings.Contains(value, "answer 3") {
+		if value, err := s.Load(t.Context(), "key"); err != nil || !strings.Contains(value, "(answer 3 of ") {
 			t.Errorf("the next call: %q, %v", value, err)
+		}
+	})
+}
+
+func TestAnswersAreNumberedAndTheirTimesAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, other := backend.New(backend.Config{Latency: 250 * time.Millisecond, Capacity: 1}), backend.New(backend.Config{})
+		began := time.Now()
+		values := make([]string, 2)
+		var all sync.WaitGroup
+		for range values {
+			all.Go(func() {
+				value, err := s.Load(t.Context(), "key")
+				if v, known := price.Parse(value); err != nil || !known {
+					t.Errorf("%q, %v", value, err)
+				} else {
+					equal(t, "price", v.Price, "key costs 19.99 EUR")
+					values[int(v.Delta/(250*time.Millisecond))-1] = value // the second queued for as long as the first took
+				}
+			})
+		}
+		all.Wait()
+		foreign, _ := other.Load(t.Context(), "key")
+		time.Sleep(time.Second)
+		for i, value := range values {
+			equal(t, "answered", s.Answered(value).Sub(began), time.Duration(i+1)*250*time.Millisecond)
+		}
+		for _, value := range []string{foreign, "", "19.99", strings.Replace(values[0], "(answer ", "(answer 9", 1)} {
+			if at := s.Answered(value); !at.IsZero() {
+				t.Errorf("%q was answered at %v", value, at)
+			}
+		}
+		if other.Answered(foreign).IsZero() || !backend.IsAnswer("key", values[0]) || backend.IsAnswer("another", values[0]) {
+			t.Error("an answer is not recognised")
 		}
 	})
 }

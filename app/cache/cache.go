@@ -5,7 +5,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -118,14 +117,6 @@ type Errors struct{ Get, Lock, Set, Unlock, Load error }
 // All returns those that there are.
 func (e Errors) All() []error {
 	return slices.DeleteFunc([]error{e.Get, e.Lock, e.Load, e.Set, e.Unlock}, func(err error) bool { return err == nil })
-}
-
-// Or returns e, with the errors of other where e has none.
-func (e Errors) Or(other Errors) Errors {
-	return Errors{
-		Get: cmp.Or(e.Get, other.Get), Lock: cmp.Or(e.Lock, other.Lock), Set: cmp.Or(e.Set, other.Set),
-		Unlock: cmp.Or(e.Unlock, other.Unlock), Load: cmp.Or(e.Load, other.Load),
-	}
 }
 
 // Counts are the steps of one request, or the sum over many.

@@ -187,6 +187,8 @@ func TestNoRecheck(t *testing.T) {
 		equal(t, "expiries", d.Expiries, 11)
 		equal(t, "re-checks that hit", d.Lock.Rechecked, 0)
 		equal(t, "locks", d.Lock.Acquired, d.BackendCalls)
+		equal(t, "redundant", d.Redundant, 0)
+		equal(t, "repeated", d.Repeated, d.BackendCalls-11) // each call too many
 		if d.BackendCalls < 11+5 || !strings.Contains(d.Verdict.Text, ": with 5 workers held before their lock 6 calls where 1 would do; ") ||
 			!strings.HasSuffix(d.Verdict.Text, fmt.Sprintf("; %d calls too many in 10 rounds left to nature", d.BackendCalls-11-5)) {
 			t.Errorf("%d calls: %s", d.BackendCalls, d.Verdict.Text)

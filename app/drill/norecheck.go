@@ -79,6 +79,8 @@ func startNoRecheck(s Scene) Faults {
 				gated, gate.BackendCalls, extra, natural),
 				expect(len(l.ByRound) == s.Rounds && s.Workers > gated, "that takes %d rounds and more than %d workers", s.Rounds, gated),
 				expect(gate.BackendCalls == 1+gated && gate.Expiries == 1, "%d calls in the gated round, not %d", gate.BackendCalls, 1+gated),
+				expect(l.Redundant == 0 && l.Repeated == gate.BackendCalls-gate.Expiries+extra, "%d of the calls too many began soon after an answer, %d beside another",
+					l.Repeated, l.Redundant),
 				expect(extra >= 0 && l.BackendCalls == l.Acquired, "%d calls with %d locks", l.BackendCalls, l.Acquired),
 				expect(l.Outcomes[cache.Failed] == 0 && l.Lost == 0, "%d requests failed and %d locks were lost", l.Outcomes[cache.Failed], l.Lost))
 		},

@@ -47,6 +47,8 @@ type Run struct {
 	Outcomes map[cache.Outcome]int `json:"outcomes"`
 	Latency  Milliseconds          `json:"latency_ms"`
 	WakeLag  Milliseconds          `json:"wake_lag_ms"`
+	Age      Milliseconds          `json:"age_ms"`     // of the values served, since the backend answered; of this run's backend
+	Overdue  Milliseconds          `json:"overdue_ms"` // how much of that is beyond the TTL
 
 	RedisCommands RedisCommands `json:"redis_commands"`
 
@@ -153,6 +155,8 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Outcomes:       map[cache.Outcome]int{},
 		Latency:        milliseconds(l.Latency),
 		WakeLag:        milliseconds(l.WakeLag),
+		Age:            milliseconds(l.Age),
+		Overdue:        milliseconds(l.Overdue),
 		RedisCommands:  d.RedisCommands,
 		Spans:          d.Spans,
 		TraceIDs:       [][]string{},

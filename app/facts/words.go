@@ -25,6 +25,9 @@ func Duration(d time.Duration) string {
 	return millisecondsText(float64(d.Microseconds()) / 1000)
 }
 
+// DurationOf is [Duration] of milliseconds.
+func DurationOf(ms float64) string { return millisecondsText(ms) }
+
 func millisecondsText(ms float64) string {
 	if ms >= 1000 {
 		return fmt.Sprintf("%.2f s", ms/1000)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cachelab/app/cache"
@@ -37,6 +38,15 @@ type Response struct {
 	Err     error
 	Elapsed time.Duration // from the barrier's release to the answer; in a stream, from its own start
 	At      time.Time     // when the answer came
+	// Answered is when the backend had made the value that was served; zero if nobody knows.
+	Answered time.Time
+	// Redundant and Repeated are those of the request's backend calls that the cache should have spared: see [CountCall].
+	Redundant, Repeated int
+}
+
+// Age is how long before the response the backend had made the value, if that is known.
+func (r Response) Age() (age time.Duration, known bool) {
+	return r.At.Sub(r.Answered), !r.Answered.IsZero()
 }
 
 // An Observer is told of rounds and workers as they come and go. The contexts it returns are used inside.
@@ -70,29 +80,69 @@ type Herd struct {
 	Rounds   int // at least 1
 	Keeper   Keeper
 	Observer Observer
+	Results
 }
 
-type workerKey struct{}
+// Results say what becomes of responses, beside the ledger.
+type Results struct {
+	// TTL is how long values are cached: what is older is overdue.
+	TTL time.Duration
+	// Answered, if set, tells when the backend had made a value; the zero time if it is not known.
+	Answered func(value string) time.Time
+	// Keep, if set, is given each response, one at a time. It is not told while a round of a [Herd] is on its way.
+	Keep func(Response)
+}
+
+func (r Results) keep(response Response) {
+	if r.Keep != nil {
+		r.Keep(response)
+	}
+}
+
+// request is a request on its way.
+type request struct {
+	worker              Worker
+	redundant, repeated atomic.Int32 // of its backend calls
+}
+
+type requestKey struct{}
 
 // WorkerFrom returns the worker on whose behalf the context is used; the zero Worker if there is none.
 func WorkerFrom(ctx context.Context) Worker {
-	worker, _ := ctx.Value(workerKey{}).(Worker)
-	return worker
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r.worker
+	}
+	return Worker{}
+}
+
+// CountCall tells of a backend call of the context's request that the cache should have spared: redundant, begun while another
+// for the same key was in flight, or repeated, begun soon after an answer. It is told before the call returns.
+func CountCall(ctx context.Context, redundant, repeated bool) {
+	r, ok := ctx.Value(requestKey{}).(*request)
+	if ok && redundant {
+		r.redundant.Add(1)
+	}
+	if ok && repeated {
+		r.repeated.Add(1)
+	}
 }
 
 // Run runs the rounds one after the other and returns the ledger of those that took place, also with an
 // error: the reason why the run ended early. Requests that fail are in the ledger and are no such reason.
 func (h *Herd) Run(ctx context.Context) (ledger Ledger, err error) {
-	ledger = newLedger(h.Workers)
-	defer func() { ledger.close() }()
+	fold, expiring := NewFold(h.Workers, h.TTL), time.Duration(0)
+	defer func() {
+		ledger = fold.Ledger()
+		ledger.Expiring = expiring
+	}()
 	for n := 1; n <= h.Rounds; n++ {
 		waiting := time.Now()
 		err := h.Keeper.AwaitExpiry(ctx, h.Key)
-		ledger.Expiring += time.Since(waiting)
+		expiring += time.Since(waiting)
 		if err != nil {
 			return ledger, fmt.Errorf("waiting for the expiry of %q before round %d: %w", h.Key, n, err)
 		}
-		ledger.add(h.round(ctx, Round{Number: n, Workers: h.Workers}))
+		h.round(ctx, Round{Number: n, Workers: h.Workers}, fold)
 		if ctx.Err() != nil {
 			return ledger, fmt.Errorf("in round %d: %w", n, context.Cause(ctx))
 		}
@@ -101,7 +151,7 @@ func (h *Herd) Run(ctx context.Context) (ledger Ledger, err error) {
 }
 
 // round releases all workers from one barrier and collects their responses.
-func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary) {
+func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
 	responses := make([]Response, round.Workers)
 	barrier := make(chan struct{})
 	var released time.Time // written before the barrier opens
@@ -113,7 +163,7 @@ func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary
 		back.Go(func() {
 			ready.Done()
 			<-barrier
-			responses[i] = ask(roundCtx, h.Observer, h.Strategy, h.Key, Worker{Round: round.Number, Number: i + 1}, released)
+			responses[i] = ask(roundCtx, h.Observer, h.Strategy, h.Key, h.Results, Worker{Round: round.Number, Number: i + 1}, released)
 		})
 	}
 	ready.Wait()
@@ -121,17 +171,24 @@ func (h *Herd) round(ctx context.Context, round Round) ([]Response, RoundSummary
 	close(barrier)
 	back.Wait()
 
-	summary := summarize(round, responses, time.Since(released))
-	end(summary)
-	return responses, summary
+	for _, r := range responses {
+		fold.Add(r)
+		h.keep(r)
+	}
+	end(fold.Close(round.Number))
 }
 
 // ask is one worker's Get.
-func ask(ctx context.Context, o Observer, s cache.Strategy, key string, worker Worker, started time.Time) Response {
-	ctx, end := o.Worker(context.WithValue(ctx, workerKey{}, worker), worker)
+func ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, worker Worker, started time.Time) Response {
+	r := &request{worker: worker}
+	ctx, end := o.Worker(context.WithValue(ctx, requestKey{}, r), worker)
 	result, err := s.Get(ctx, key)
 	now := time.Now()
-	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now}
+	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now,
+		Redundant: int(r.redundant.Load()), Repeated: int(r.repeated.Load())}
+	if about.Answered != nil && err == nil {
+		response.Answered = about.Answered(result.Value)
+	}
 	end(response)
 	return response
 }

@@ -172,8 +172,8 @@ func TestACancelledRunKeepsTheRoundItWasIn(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	ledger := func(workers int, failed int, c cache.Counts) herd.Ledger {
-		return herd.Ledger{Workers: workers, Requests: 250, Counts: c, Expiries: c.SetsAbsent, Outcomes: map[cache.Outcome]int{cache.Failed: failed},
-			Sent:   cache.Sent{Set: c.BackendCalls - c.BackendErrors},
+		return herd.Ledger{Workers: workers, Sum: herd.Sum{Requests: 250, Counts: c, Expiries: c.SetsAbsent, Outcomes: map[cache.Outcome]int{cache.Failed: failed},
+			Sent: cache.Sent{Set: c.BackendCalls - c.BackendErrors}},
 			Errors: cache.Errors{Set: errors.New("OOM"), Unlock: errors.New("NOPERM")}}
 	}
 	tests := []struct {
@@ -207,11 +207,11 @@ func TestVerdicts(t *testing.T) {
 		{"a lock deleted by another", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 6, SetsAbsent: 5, Lost: 2, LostEarly: 1}),
 			herd.Verdict{Text: "6 backend calls / 5 expiries = 1.2, and 2 fill locks were lost, before the TTL had passed: another client deleted the lock, or Redis was emptied"}},
 		{"an unanswered SET", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, SetsAbsent: 2, SetsUnanswered: 1, StoreErrors: 1}),
-			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET was not answered"}},
+			herd.Verdict{Unknown: true, Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET was not answered"}},
 		{"an unanswered SET and its release", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 3, SetsAbsent: 2, SetsUnanswered: 1, ReleasesUnanswered: 1, Lost: 1}),
-			herd.Verdict{Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET and 1 release were not answered"}},
+			herd.Verdict{Unknown: true, Text: "3 backend calls / 2 expiries = 1.5: cannot be judged: 1 SET and 1 release were not answered"}},
 		{"an unanswered SET of a herd", herd.JudgeHerd, ledger(50, 0, cache.Counts{Misses: 250, BackendCalls: 250, SetsAbsent: 5, SetsUnanswered: 2}),
-			herd.Verdict{Text: "250 backend calls / 5 expiries = 50.0: cannot be judged: 2 SETs were not answered"}},
+			herd.Verdict{Unknown: true, Text: "250 backend calls / 5 expiries = 50.0: cannot be judged: 2 SETs were not answered"}},
 		{"tolerated polls", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 5, SetsAbsent: 5, StoreErrors: 9, Tolerated: 9}),
 			herd.Verdict{OK: true, Invariant: true, Text: "5 backend calls / 5 expiries = 1.0: one backend call per expiry cycle"}},
 		{"a user without EVAL", herd.JudgeSingleFill, ledger(50, 0, cache.Counts{BackendCalls: 2, SetsAbsent: 2, ReleasesRefused: 2, StoreErrors: 2}),

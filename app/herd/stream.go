@@ -25,9 +25,10 @@ type Stream struct {
 	// Patience is how long the requests on their way may still take when the context of Flow ends.
 	Patience time.Duration
 	Observer Observer
+	Results
 
 	mu      sync.Mutex // guards all below
-	ledger  Ledger     // of the rounds that are over
+	fold    *Fold
 	phase   Phase
 	begun   int           // rounds
 	flowed  time.Duration // in all phases
@@ -36,22 +37,18 @@ type Stream struct {
 
 // Phase is what one phase of a stream came to.
 type Phase struct {
-	Requests int
-	cache.Counts
-	Expiries int
-	Elapsed  time.Duration // the last answers included
+	Sum
+	Elapsed time.Duration // the last answers included
 }
 
 // cycle is a round of a stream on its way.
 type cycle struct {
 	Round
-	begin     sync.Once // sets the two below
-	ctx       context.Context
-	end       func(RoundSummary)
-	started   time.Time
-	inFlight  int
-	responses []Response
-	steps     int
+	begin    sync.Once // sets the two below
+	ctx      context.Context
+	end      func(RoundSummary)
+	inFlight int
+	steps    int
 }
 
 // A round that took this many steps is followed by the next, also within an expiry cycle: a trace must stay small.
@@ -93,18 +90,23 @@ func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
 func (s *Stream) Ledger() Ledger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.close()
-	s.ledger.InRounds = s.flowed // rounds overlap, and there are gaps between them
-	return s.ledger
+	ledger := s.folded().Ledger()
+	ledger.InRounds = s.flowed // rounds overlap, and there are gaps between them
+	return ledger
 }
 
 func (s *Stream) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = Phase{}
-	if s.ledger.Outcomes == nil {
-		s.ledger = newLedger(s.Workers)
+}
+
+// folded is what there is so far. The caller holds the mutex.
+func (s *Stream) folded() *Fold {
+	if s.fold == nil {
+		s.fold = NewFold(s.Workers, s.TTL)
 	}
+	return s.fold
 }
 
 func (s *Stream) finish(elapsed time.Duration) Phase {
@@ -124,7 +126,7 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 // request is one Get of one worker, in the round of the moment.
 func (s *Stream) request(ctx context.Context, number int) {
 	c := s.join(ctx)
-	s.leave(c, ask(c.ctx, s.Observer, s.Strategy, s.Key, Worker{Round: c.Number, Number: number}, time.Now()))
+	s.leave(c, ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, Worker{Round: c.Number, Number: number}, time.Now()))
 }
 
 // join returns the round that a request begins in. The observer is told of it outside of the lock: it holds up those who
@@ -133,7 +135,7 @@ func (s *Stream) join(ctx context.Context) *cycle {
 	s.mu.Lock()
 	if s.current == nil {
 		s.begun++
-		s.current = &cycle{Round: Round{Number: s.begun, Workers: s.Workers}, started: time.Now()}
+		s.current = &cycle{Round: Round{Number: s.begun, Workers: s.Workers}}
 	}
 	c := s.current
 	c.inFlight++
@@ -147,7 +149,8 @@ func (s *Stream) leave(c *cycle, r Response) {
 	defer func() { end() }() // outside of the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.responses = append(c.responses, r)
+	s.folded().Add(r)
+	s.keep(r)
 	c.steps += steps(r)
 	c.inFlight--
 	// Who missed and has its value knows that the cycle is over, whoever filled.
@@ -165,11 +168,8 @@ func (s *Stream) close(c *cycle) (end func()) {
 	if c == s.current {
 		s.current = nil
 	}
-	summary := summarize(c.Round, c.responses, time.Since(c.started))
-	s.ledger.add(c.responses, summary)
-	s.phase.Requests += len(c.responses)
-	s.phase.Counts.Add(summary.Counts)
-	s.phase.Expiries += summary.Expiries
+	summary := s.folded().Close(c.Number)
+	s.phase.Sum.Add(summary.Sum)
 	return func() { c.end(summary) }
 }
 

@@ -103,7 +103,7 @@ func TestAStreamOfFixedHasOneRoundAndOneCallForEachExpiry(t *testing.T) {
 			t.Errorf("phase %+v, ledger %+v", phase, l)
 		}
 		for i, s := range r.rounds {
-			if want := 1; i < 10 && (s.Expiries != want || len(s.Winners) != want || s.Outcomes[cache.Waited] < 5) {
+			if want := 1; i < 10 && (s.Expiries != want || s.Outcomes[cache.Filled] != want || s.Outcomes[cache.Waited] < 5) {
 				t.Errorf("round %d: %+v", s.Number, s)
 			}
 		}

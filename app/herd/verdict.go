@@ -10,7 +10,8 @@ import (
 // Verdict says whether a run did what its mode promises, in a sentence that can be checked.
 type Verdict struct {
 	OK        bool   `json:"ok"`
-	Invariant bool   `json:"invariant"` // backend calls = expiry cycles
+	Invariant bool   `json:"invariant"` // the mode's; of broken and of those with a fill lock: backend calls = expiry cycles
+	Unknown   bool   `json:"-"`         // whether the invariant held, nobody can know: a SET was not answered
 	Text      string `json:"text"`
 }
 
@@ -136,7 +137,7 @@ func JudgeStream(judge Judge) Judge {
 }
 
 func verdictOn(l Ledger) Verdict {
-	return Verdict{Invariant: l.BackendCalls == l.Expiries, Text: Claim(l.BackendCalls, l.Expiries)}
+	return Verdict{Invariant: l.BackendCalls == l.Expiries, Unknown: l.SetsUnanswered > 0, Text: Claim(l.BackendCalls, l.Expiries)}
 }
 
 // Claim is the invariant's numbers in words that can be checked: "250 backend calls / 5 expiries = 50.0". Without an expiry

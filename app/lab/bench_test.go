@@ -122,7 +122,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	b.Run("everything", func(b *testing.B) {
 		t := start(b)
 		hit(b, func(c *redis.Client) error { return t.InstrumentRedis(c, labels, redisstore.CommandOf) }, func(s cache.Store) (cache.Store, herd.Observer) {
-			bridge, err := observe.New(t, labels, "bench", backend.New(backend.Config{}))
+			bridge, err := observe.New(t, labels, "bench", herd.JudgeHerd, backend.New(backend.Config{}))
 			if err != nil {
 				b.Fatal(err)
 			}

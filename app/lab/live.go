@@ -99,6 +99,7 @@ func (l *Lab) flow(ctx context.Context, plan Live, all []*traffic) {
 			Think:    plan.Think,
 			Patience: l.config.patience(),
 			Observer: view.Observe(t.mode.Name, t.bridge.Observer(herd.NoObserver{})),
+			Results:  t.results(),
 		}
 		t.bridge.Rest()
 		t.telemetry.Push(ctx) // the zeros, before the first increment
@@ -118,7 +119,7 @@ func (l *Lab) flow(ctx context.Context, plan Live, all []*traffic) {
 		all[turn%len(all)].phase(flowing, each, view)
 	}
 	for _, t := range all {
-		t.ledger = t.counted(t.stream.Ledger())
+		t.ledger = t.stream.Ledger()
 		t.finish(t.ledger, herd.JudgeStream(t.mode.Judge)(t.ledger))
 	}
 }

@@ -50,7 +50,7 @@ func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) 
 		if err := redis.Forget(ctx, key, func(value string) bool { return backend.IsAnswer(key, value) }); err != nil {
 			return err
 		}
-		if err = redis.Preflight(ctx, key, tried, backend.Answer(key, 0)); !errors.Is(err, redisstore.ErrLocked) {
+		if err = redis.Preflight(ctx, key, tried, backend.Answer(key).String()); !errors.Is(err, redisstore.ErrLocked) {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func TestSomebodyElsesKeysStay(t *testing.T) {
 		{"a text at the key", key, func(r redis.Cmdable) error { return r.Set(t.Context(), key, "theirs", 0).Err() }, `holds "theirs", which is not the lab's`},
 		{"a list at the lock", lock, func(r redis.Cmdable) error { return r.RPush(t.Context(), lock, "theirs").Err() }, "WRONGTYPE"},
 		{"a price at the lock", lock, func(r redis.Cmdable) error {
-			return r.Set(t.Context(), lock, lock+" costs 19.99 EUR (answer 1)", 0).Err()
+			return r.Set(t.Context(), lock, lock+" costs 19.99 EUR (answer 1 of abc, 250ms)", 0).Err()
 		}, "which is no lock but a value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestTheLabsOwnValueIsDeleted(t *testing.T) {
 	server := redistest.Start(t)
 	other := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer other.Close()
-	if err := other.Set(t.Context(), "product:42:price", "product:42:price costs 19.99 EUR (answer 271)", time.Hour).Err(); err != nil {
+	if err := other.Set(t.Context(), "product:42:price", "product:42:price costs 19.99 EUR (answer 271 of abc, 250ms)", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if run, _, err := small(t, config(t, server.URL()), "fixed"); err != nil || run.BackendCalls != rounds {

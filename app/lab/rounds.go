@@ -69,12 +69,12 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 		Rounds:   s.config.Rounds,
 		Keeper:   s.patient(),
 		Observer: view.Observe(s.bridge.Observer(herd.NoObserver{})),
+		Results:  s.results(),
 	}
 	s.bridge.Begin(s.config.Workers)
 	s.telemetry.Push(ctx) // the zeros, before the first increment
 	before := s.redis.TakeCensus(ctx)
 	ledger, err = h.Run(ctx)
-	ledger = s.counted(ledger)
 
 	verdict := faults.Judge(ledger)
 	if err != nil {

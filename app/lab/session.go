@@ -72,9 +72,12 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 	}
 	config := l.config.Backend
 	config.TTL = l.config.TTL
-	config.OnCall = func(ctx context.Context, c backend.Call) { s.bridge.DescribeCall(ctx, c) }
+	config.OnCall = func(ctx context.Context, c backend.Call) {
+		s.bridge.DescribeCall(ctx, c)
+		herd.CountCall(ctx, c.Redundant, c.Repeated)
+	}
 	s.service = backend.New(config)
-	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.service); err != nil {
+	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, s.service); err != nil {
 		return err
 	}
 	s.bridge.Dashboard = func(from, to time.Time) string { return l.config.Links.Dashboard(s.id, from, to) }
@@ -98,15 +101,14 @@ func (s *session) strategy(tell events.Teller, faults drill.Faults) cache.Strate
 	}, s.config.TTLJitter)
 }
 
-// counted adds what only the backend knows to a ledger.
-func (s *session) counted(l herd.Ledger) herd.Ledger {
-	stats := s.service.Stats()
-	l.Redundant, l.Repeated = stats.Redundant, stats.Repeated
-	return l
+// results say how responses are read.
+func (s *session) results() herd.Results {
+	return herd.Results{TTL: s.config.TTL, Answered: s.service.Answered}
 }
 
 // finish keeps the verdict on the ledger, and what the trace and the backend know of the run.
 func (s *session) finish(l herd.Ledger, v herd.Verdict) {
+	v.Invariant = s.mode.Judge(l).Invariant // also of a drill, which promises something else
 	s.facts.Verdict = v
 	s.bridge.Rest()
 	if l.Requests > 0 {

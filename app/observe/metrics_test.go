@@ -42,7 +42,7 @@ func watch(t *testing.T, c backend.Config) watched {
 			t.Error(err)
 		}
 	})
-	if w.Bridge, err = observe.New(set, telemetry.Labels{Mode: "test", Scenario: "rounds"}, "test", w.service); err != nil {
+	if w.Bridge, err = observe.New(set, telemetry.Labels{Mode: "test", Scenario: "rounds"}, "test", herd.JudgeHerd, w.service); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -31,6 +31,7 @@ type Bridge struct {
 	metrics *instruments
 	labels  telemetry.Labels
 	run     string
+	judge   herd.Judge
 
 	mu        sync.Mutex     // guards all below
 	waiters   map[string]int // by token, of the requests on their way
@@ -39,8 +40,8 @@ type Bridge struct {
 	links     int
 }
 
-// New returns a bridge to t for a run on a backend.
-func New(t *telemetry.Telemetry, labels telemetry.Labels, run string, service Backend) (*Bridge, error) {
+// New returns a bridge to t for a run on a backend. The mode's judge says whether the invariant held in a round.
+func New(t *telemetry.Telemetry, labels telemetry.Labels, run string, judge herd.Judge, service Backend) (*Bridge, error) {
 	m, err := newInstruments(t, labels, service)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,7 @@ func New(t *telemetry.Telemetry, labels telemetry.Labels, run string, service Ba
 		metrics: m,
 		labels:  labels,
 		run:     run,
+		judge:   judge,
 		waiters: map[string]int{},
 	}, nil
 }
@@ -91,10 +93,10 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 	started := time.Now()
 	return context.WithValue(ctx, rootsKey{}, roots), func(s herd.RoundSummary) {
 		verdict := "invariant broken"
-		switch {
-		case s.SetsUnanswered > 0:
+		switch v := o.judge(s.Ledger()); {
+		case v.Unknown:
 			verdict = "not known: a SET was not answered"
-		case s.BackendCalls == s.Expiries:
+		case v.Invariant:
 			verdict = "invariant held"
 		}
 		if o.Dashboard != nil {

@@ -8,13 +8,14 @@ import (
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
+	"cachelab/app/herd"
 	"cachelab/telemetry"
 )
 
 // A live run goes on for days: of a token nothing is kept when its request is over, whoever finds it later.
 func TestWaitersAreCountedWhileTheirWinnerIsOnItsWayAndForgottenAfterIt(t *testing.T) {
 	set := &telemetry.Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider()}
-	b, err := New(set, telemetry.Labels{Mode: "fixed", Scenario: "rounds"}, "run", backend.New(backend.Config{}))
+	b, err := New(set, telemetry.Labels{Mode: "fixed", Scenario: "rounds"}, "run", herd.JudgeSingleFill, backend.New(backend.Config{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,11 +103,7 @@ func (o liveObserver) Round(ctx context.Context, round herd.Round) (context.Cont
 
 // cycleLine is what one round of a stream came to.
 func cycleLine(mode string, s herd.RoundSummary) string {
-	requests := 0
-	for _, n := range s.Outcomes {
-		requests += n
-	}
-	line := fmt.Sprintf("%s %d: %s, %s, %s, %s", mode, s.Number, count(requests, "request"), count(s.BackendCalls, "backend call"),
+	line := fmt.Sprintf("%s %d: %s, %s, %s, %s", mode, s.Number, count(s.Requests, "request"), count(s.BackendCalls, "backend call"),
 		count(s.Expiries, "expiry"), seconds(s.Elapsed))
 	if failed := s.Outcomes[cache.Failed]; failed > 0 {
 		line += ", " + count(failed, "error")

@@ -24,13 +24,17 @@ func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
 	end := view.Phase("broken", 30*time.Second)
 	round := func(number int, c cache.Counts, outcomes map[cache.Outcome]int) {
 		_, end := observer.Round(context.Background(), herd.Round{Number: number, Workers: 20})
-		end(herd.RoundSummary{Round: herd.Round{Number: number}, Counts: c, Expiries: c.SetsAbsent, Outcomes: outcomes, Elapsed: 3250 * time.Millisecond})
+		requests := 0
+		for _, n := range outcomes {
+			requests += n
+		}
+		end(herd.RoundSummary{Round: herd.Round{Number: number}, Sum: herd.Sum{Requests: requests, Counts: c, Expiries: c.SetsAbsent, Outcomes: outcomes}, Elapsed: 3250 * time.Millisecond})
 	}
 	view.Tell(events.Event{Worker: herd.Worker{Round: 1, Number: 7}, Step: events.Call})
 	round(1, cache.Counts{Misses: 16, BackendCalls: 16, SetsAbsent: 1}, map[cache.Outcome]int{cache.Hit: 184, cache.Filled: 15, cache.Failed: 1})
 	round(2, cache.Counts{Hits: 50}, map[cache.Outcome]int{cache.Hit: 50}) // nobody missed: nothing to tell
 	round(3, cache.Counts{}, map[cache.Outcome]int{cache.Failed: 3})       // Redis is away
-	end(herd.Phase{Requests: 253, Counts: cache.Counts{BackendCalls: 16}, Expiries: 1, Elapsed: 30 * time.Second})
+	end(herd.Phase{Sum: herd.Sum{Requests: 253, Counts: cache.Counts{BackendCalls: 16}, Expiries: 1}, Elapsed: 30 * time.Second})
 	view.Close()
 	if err := terminal.Close(); err != nil {
 		t.Fatal(err)

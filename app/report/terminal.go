@@ -212,6 +212,9 @@ func summaryRows(r facts.Run) []row {
 	if r.WakeLag.Max > 0 {
 		rows = append(rows, row{"wake lag", r.WakeLag.String()})
 	}
+	if r.Age.Max > 0 {
+		rows = append(rows, row{"age of values", fmt.Sprintf("%v; at most %s overdue", r.Age, facts.DurationOf(r.Overdue.Max))})
+	}
 	return append(rows, row{"Redis counted", redisText(r.RedisCommands)})
 }
 

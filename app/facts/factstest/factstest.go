@@ -101,8 +101,8 @@ func FixedRound() telemetry.Recording {
 
 // BrokenRun is a run of one such round without protection.
 func BrokenRun() facts.Run {
-	l := herd.Ledger{Workers: 20, Rounds: 1, Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 20},
-		Counts: cache.Counts{Misses: 20, BackendCalls: 20, SetsAbsent: 1}, Expiries: 1,
+	l := herd.Ledger{Workers: 20, Rounds: 1, Sum: herd.Sum{Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 20},
+		Counts: cache.Counts{Misses: 20, BackendCalls: 20, SetsAbsent: 1, SetsReplaced: 19}, Expiries: 1, Redundant: 19},
 		Latency: herd.Quantiles{P50: 511 * ms, P95: 1020 * ms, P99: 1021 * ms, Max: 1021 * ms}}
 	r := facts.NewRun(l, facts.Details{ID: "broken-1", Mode: "broken", Redis: "embedded", BackendPeak: 20,
 		RedisCommands: facts.RedisCommands{Commands: redisstore.Commands{Get: 20, Set: 20}, Standing: redisstore.Exact},
@@ -115,10 +115,11 @@ func BrokenRun() facts.Run {
 
 // FixedRun is a run of one such round with the fill lock.
 func FixedRun() facts.Run {
-	l := herd.Ledger{Workers: 20, Rounds: 1, Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 1, cache.Waited: 19},
+	l := herd.Ledger{Workers: 20, Rounds: 1, Sum: herd.Sum{Requests: 20, Outcomes: map[cache.Outcome]int{cache.Filled: 1, cache.Waited: 19},
 		Counts: cache.Counts{Hits: 20, Misses: 97, Polls: 95, Acquired: 2, Held: 19, Rechecked: 1, Released: 2,
-			BackendCalls: 1, SetsAbsent: 1}, Expiries: 1,
+			BackendCalls: 1, SetsAbsent: 1}, Expiries: 1},
 		Latency: herd.Quantiles{P50: 275 * ms, P95: 293 * ms, P99: 295 * ms, Max: 295 * ms},
+		Age:     herd.Quantiles{P50: 23 * ms, P95: 41 * ms, P99: 43 * ms, Max: 43 * ms},
 		WakeLag: herd.Quantiles{P50: 22 * ms, P95: 40 * ms, P99: 42 * ms, Max: 42 * ms}}
 	r := facts.NewRun(l, facts.Details{ID: "fixed-1", Mode: "fixed", Redis: "embedded", BackendPeak: 1,
 		RedisCommands: facts.RedisCommands{Standing: redisstore.NotAvailable},

@@ -1,0 +1,179 @@
+package herd
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"cachelab/app/cache"
+)
+
+// Fold adds responses up to a ledger. The ledger is the same in whatever order they come, and however those of several
+// processes are split: each has a fold, and they are joined.
+type Fold struct {
+	workers int
+	ttl     time.Duration
+	rounds  map[int]*roundFold
+	first   firstErrors
+
+	latencies, ages, wakeLags []time.Duration
+}
+
+// roundFold is a round so far.
+type roundFold struct {
+	RoundSummary
+
+	// Only the responses of one process can be held against each other, by its clock, and only when all are there. After
+	// that they are forgotten.
+	began, ended time.Time
+	loaded       []time.Time // when backend calls returned a value
+	waited       []time.Time // when waiters had theirs
+}
+
+// NewFold returns a fold for a run of that many workers on a key with that TTL.
+func NewFold(workers int, ttl time.Duration) *Fold {
+	return &Fold{workers: workers, ttl: ttl, rounds: map[int]*roundFold{}}
+}
+
+// Add adds a response.
+func (f *Fold) Add(r Response) {
+	f.latencies = append(f.latencies, r.Elapsed)
+	if age, known := r.Age(); known {
+		f.ages = append(f.ages, age)
+	}
+	f.first.add(r)
+
+	round := f.round(r.Worker.Round)
+	round.Sum.add(r)
+	if began := r.At.Add(-r.Elapsed); round.began.IsZero() || began.Before(round.began) {
+		round.began = began
+	}
+	if r.At.After(round.ended) {
+		round.ended = r.At
+	}
+	if !r.Loaded.IsZero() {
+		round.loaded = append(round.loaded, r.Loaded)
+	}
+	if r.Outcome == cache.Waited {
+		round.waited = append(round.waited, r.At)
+	}
+}
+
+// Close says that all responses of round n are there, and returns what they come to.
+func (f *Fold) Close(n int) RoundSummary {
+	round := f.round(n)
+	round.Elapsed = max(round.Elapsed, round.ended.Sub(round.began))
+	slices.SortFunc(round.loaded, time.Time.Compare)
+	for _, at := range round.waited {
+		// The fill that woke this waiter is the latest one before its answer.
+		if i, _ := slices.BinarySearchFunc(round.loaded, at, time.Time.Compare); i > 0 {
+			f.wakeLags = append(f.wakeLags, at.Sub(round.loaded[i-1]))
+		}
+	}
+	round.began, round.ended, round.loaded, round.waited = time.Time{}, time.Time{}, nil, nil
+	return round.RoundSummary
+}
+
+// Join adds the responses of another process of the run. Its fold must not be used any more.
+func (f *Fold) Join(other *Fold) {
+	f.closeAll()
+	other.closeAll()
+	for n, theirs := range other.rounds {
+		ours := f.round(n)
+		ours.Sum.Add(theirs.Sum)
+		ours.Elapsed = max(ours.Elapsed, theirs.Elapsed)
+	}
+	f.first.join(other.first)
+	f.latencies = append(f.latencies, other.latencies...)
+	f.ages = append(f.ages, other.ages...)
+	f.wakeLags = append(f.wakeLags, other.wakeLags...)
+}
+
+// Ledger returns the ledger of the responses so far.
+func (f *Fold) Ledger() Ledger {
+	f.closeAll()
+	l := Ledger{Workers: f.workers, Rounds: len(f.rounds), Errors: f.first.errors(), OtherError: f.first.other.err, latencies: f.latencies}
+	for _, round := range f.rounds {
+		l.ByRound = append(l.ByRound, round.RoundSummary)
+		l.Sum.Add(round.Sum)
+		l.InRounds += round.Elapsed
+	}
+	slices.SortFunc(l.ByRound, func(a, b RoundSummary) int { return a.Number - b.Number })
+	l.Latency, l.WakeLag, l.Age = quantiles(f.latencies), quantiles(f.wakeLags), quantiles(f.ages)
+	l.Overdue = l.Age.beyond(f.ttl)
+	return l
+}
+
+func (f *Fold) closeAll() {
+	for n := range f.rounds {
+		f.Close(n)
+	}
+}
+
+func (f *Fold) round(n int) *roundFold {
+	round := f.rounds[n]
+	if round == nil {
+		round = &roundFold{RoundSummary: RoundSummary{Round: Round{Number: n, Workers: f.workers}}}
+		f.rounds[n] = round
+	}
+	return round
+}
+
+// firstErrors are the earliest error of each kind of step, and the earliest of a request that failed for another reason: those
+// of the requests that ended first.
+type firstErrors struct{ get, lock, set, unlock, load, other firstError }
+
+type firstError struct {
+	err    error // nil for none
+	at     time.Time
+	worker Worker
+}
+
+func (f *firstErrors) add(r Response) {
+	if r.Err == nil && r.Errors == (cache.Errors{}) {
+		return
+	}
+	one := func(err error) firstError { return firstError{err, r.At, r.Worker} }
+	more := firstErrors{get: one(r.Errors.Get), lock: one(r.Errors.Lock), set: one(r.Errors.Set), unlock: one(r.Errors.Unlock), load: one(r.Errors.Load)}
+	more.other = one(r.OtherError())
+	f.join(more)
+}
+
+func (f *firstErrors) join(more firstErrors) {
+	f.get.join(more.get)
+	f.lock.join(more.lock)
+	f.set.join(more.set)
+	f.unlock.join(more.unlock)
+	f.load.join(more.load)
+	f.other.join(more.other)
+}
+
+func (f firstErrors) errors() cache.Errors {
+	return cache.Errors{Get: f.get.err, Lock: f.lock.err, Set: f.set.err, Unlock: f.unlock.err, Load: f.load.err}
+}
+
+func (f *firstError) join(more firstError) {
+	if more.err != nil && (f.err == nil || more.before(*f)) {
+		*f = more
+	}
+}
+
+// before orders errors by time; at the same moment it does not matter by what, but it must be the same.
+func (f firstError) before(other firstError) bool {
+	if by := f.at.Compare(other.at); by != 0 {
+		return by < 0
+	}
+	if f.worker != other.worker {
+		return f.worker.Round < other.worker.Round || f.worker.Round == other.worker.Round && f.worker.Number < other.worker.Number
+	}
+	return f.err.Error() < other.err.Error()
+}
+
+// OtherError is why the request failed, if that is none of the errors of its steps.
+func (r Response) OtherError() error {
+	isIt := func(one error) bool { return errors.Is(r.Err, one) }
+	if r.Err == nil || slices.ContainsFunc(r.Errors.All(), isIt) {
+		return nil
+	}
+	return r.Err
+}
