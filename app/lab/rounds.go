@@ -49,6 +49,9 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 		return facts.Run{}, err
 	}
 	l.terminal.Notice(s.telemetry.Notice)
+	if plan.Drill != nil {
+		s.facts.Drill = plan.Drill.Name
+	}
 	ledger, err := s.rounds(ctx, plan.Drill)
 	err = errors.Join(err, s.close(ctx))
 	s.facts.Started, s.facts.Duration, s.facts.Err = started, time.Since(started), err
