@@ -308,7 +308,7 @@ func TestAPreflightWorksOnEachServer(t *testing.T) {
 
 // The ways to trust a server whose authority the system does not know.
 func TestACertificateOfAnUnknownAuthorityCanBeTrusted(t *testing.T) {
-	const asked = "CACHELAB_TEST_TLS_URL" // of the test again, as a process: SSL_CERT_FILE is read once in a process
+	const asked = "TEST_TLS_URL" // of the test again, as a process: SSL_CERT_FILE is read once in a process
 	if url := os.Getenv(asked); url != "" {
 		if err := prepare(t, url, hotLock); err != nil {
 			t.Error(err)
