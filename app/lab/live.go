@@ -62,11 +62,11 @@ func (p Live) String(workers int) string {
 	for _, mode := range p.Modes {
 		names = append(names, mode.Name)
 	}
-	text := fmt.Sprintf("%s, %d workers with %v of think time", strings.Join(names, " and "), workers, p.Think)
+	text := strings.Join(names, " and ")
 	if len(p.Modes) > 1 {
-		text = fmt.Sprintf("%s in turn, %v each, %d workers with %v of think time", strings.Join(names, " and "), p.Each, workers, p.Think)
+		text = fmt.Sprintf("%s in turn, %v each", text, p.Each)
 	}
-	return text
+	return fmt.Sprintf("%s, %s with %v of think time", text, herd.Count(workers, "worker"), p.Think)
 }
 
 // traffic is one mode of a live run.

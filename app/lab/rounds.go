@@ -42,7 +42,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	if err := l.ready(ctx, id, plan.Mode.Locks); err != nil {
 		return facts.Run{}, err
 	}
-	who := fmt.Sprintf("%d workers x %d rounds", l.config.Workers, l.config.Rounds)
+	who := herd.Count(l.config.Workers, "worker") + " x " + herd.Count(l.config.Rounds, "round")
 	l.terminal.Notice(l.settings(plan.title(), who, plan.Mode.Locks, id))
 	s, err := l.openSession(ctx, plan.Mode, plan.Scenario, id, true)
 	if err != nil {

@@ -135,7 +135,9 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.traceIDs = append(b.traceIDs, ids)
-	b.unsampled += len(roots) - len(ids)
+	if roots[0].SpanContext().IsValid() { // else there are no traces, and no sampler
+		b.unsampled += len(roots) - len(ids)
+	}
 	if roots[0].SpanContext().IsSampled() {
 		b.links += len(ids) - 1
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/term"
 
 	"cachelab/app/facts"
+	"cachelab/app/herd"
 	"cachelab/app/modes"
 )
 
@@ -174,9 +175,10 @@ type row struct{ name, value string }
 
 // summaryRows are the figures of a run, in the order in which they are read.
 func summaryRows(r facts.Run) []row {
-	requests := fmt.Sprintf("%d = %d workers x %d rounds", r.Requests, r.Workers, r.Rounds)
+	workers, rounds := herd.Count(r.Workers, "worker"), herd.Count(r.Rounds, "round")
+	requests := fmt.Sprintf("%d = %s x %s", r.Requests, workers, rounds)
 	if r.Live() { // its workers ask on their own
-		requests = fmt.Sprintf("%d of %d workers in %d rounds", r.Requests, r.Workers, r.Rounds)
+		requests = fmt.Sprintf("%d of %s in %s", r.Requests, workers, rounds)
 	}
 	rows := []row{
 		{"requests", requests},
