@@ -322,7 +322,7 @@ func alerts(t *testing.T, g grafana, runs []ran, over time.Time) {
 	t.Logf("Herd fired %v after the first broken call, and nothing was left %v after the last run", history["Herd"].Sub(herd), time.Since(over).Round(time.Second))
 }
 
-// P12: fills of 5, 50 and 300 ms look different in every latency panel.
+// Fills of 5, 50 and 300 ms look different in every latency panel.
 func TestLatencyPanelsTellFillsApart(t *testing.T) {
 	s := startServers(t)
 	var p50s, p99s []float64

@@ -247,7 +247,6 @@ func TestTheTourLeadsWhereItSays(t *testing.T) {
 	}
 }
 
-// P7
 func TestARunOfASecondIsStoredToTheLastCount(t *testing.T) {
 	s := startServers(t)
 	r := s.lab(t, "fixed", "--rounds", "1", "--workers", "20")

@@ -144,7 +144,7 @@ func TestUpPrintsWhereToLook(t *testing.T) {
 	}
 }
 
-// P9: the message names the port and the variable, and nothing is half started.
+// The message names the port and the variable, and nothing is half started.
 func TestUpNamesTheTakenPort(t *testing.T) {
 	for variable, port := range published {
 		t.Run(variable, func(t *testing.T) {

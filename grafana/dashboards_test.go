@@ -262,7 +262,7 @@ func overlaps(t *testing.T, file string, page model) {
 	}
 }
 
-// P17: data sources have fixed uids, and the dashboards name no other.
+// Data sources have fixed uids, and the dashboards name no other.
 func TestDataSourcesAreProvisioned(t *testing.T) {
 	text, err := os.ReadFile("provisioning/datasources/stack.yaml")
 	if err != nil {

@@ -50,7 +50,6 @@ func TestTheShellsProxyIsNotAskedForThisMachine(t *testing.T) {
 	equal(t, "asked of the proxy", asked.Load(), 0)
 }
 
-// P10
 func TestEndpoints(t *testing.T) {
 	receiver, grpc := otlptest.Start(t), otlptest.StartGRPC(t)
 	hostport := strings.TrimPrefix(receiver.URL, "http://")

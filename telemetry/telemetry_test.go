@@ -55,7 +55,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// P6. The red half: the SDK's own defaults lose most of a burst, and say nothing.
+// The red half: the SDK's own defaults lose most of a burst, and say nothing.
 func TestABurstIsLostByTheDefaultsAndNotByTheLab(t *testing.T) {
 	const spans = 20_001
 	receiver := otlptest.Start(t)
@@ -158,7 +158,6 @@ func TestLargeBatchesGoInRequestsOfABoundedSize(t *testing.T) {
 	equal(t, "the largest request", receiver.Largest(), 2048)
 }
 
-// P11
 func TestAReceiverThatDiesCostsItsSpansAndNoTime(t *testing.T) {
 	for name, die := range map[string]func(*otlptest.Receiver){
 		"gone":   func(r *otlptest.Receiver) { r.Stop() },
@@ -303,7 +302,7 @@ func TestVariablesOfTheSpecification(t *testing.T) {
 	}
 }
 
-// P8, the app's half: the first sample of a counter is 0, and the last is the total.
+// The first sample of a counter is 0, and the last is the total.
 func TestZerosAreTheFirstSampleAndTotalsTheLast(t *testing.T) {
 	receiver := otlptest.Start(t)
 	tel := start(t, telemetry.On, "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
@@ -326,7 +325,6 @@ func TestZerosAreTheFirstSampleAndTotalsTheLast(t *testing.T) {
 	}
 }
 
-// P12
 func TestBucketsTellFillsApart(t *testing.T) {
 	bucket := func(d time.Duration) int {
 		n := 0

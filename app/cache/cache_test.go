@@ -127,7 +127,6 @@ func TestValuesOfAnyBytesAreCachedTheEmptyOneToo(t *testing.T) {
 	}
 }
 
-// P1
 func TestFillLongerThanTheLockOverlapsAndIsCountedAsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
@@ -147,7 +146,6 @@ func TestFillLongerThanTheLockOverlapsAndIsCountedAsLost(t *testing.T) {
 	})
 }
 
-// P2
 func TestLateWinnerLeavesTheNextWinnersLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
@@ -167,7 +165,6 @@ func TestLateWinnerLeavesTheNextWinnersLock(t *testing.T) {
 	})
 }
 
-// P3
 func TestDeadWinnerCostsOneTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
@@ -190,7 +187,6 @@ func TestDeadWinnerCostsOneTakeOver(t *testing.T) {
 	})
 }
 
-// P4
 func TestLateLockFindsTheFillOnTheRecheck(t *testing.T) {
 	for _, k := range []int{1, 7} {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,7 +217,6 @@ func TestWithoutTheRecheckEachHeldWorkerCallsTheBackend(t *testing.T) {
 	}
 }
 
-// P13
 func TestWaitersDoNotPollInStepAndPollBoundedly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 500
@@ -309,7 +304,6 @@ func (g getHook) Get(ctx context.Context, key string) (string, bool, error) {
 	return g.Store.Get(ctx, key)
 }
 
-// P14
 func TestWaitersPastTheirLimitGetANamedErrorAndNeverCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
@@ -339,7 +333,6 @@ func TestWaitersPastTheirLimitGetANamedErrorAndNeverCall(t *testing.T) {
 	})
 }
 
-// P15
 func TestTokensAreRandomForEachAttempt(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
@@ -373,7 +366,6 @@ func (l *lockTokens) Lock(ctx context.Context, key, token string, ttl time.Durat
 	return l.Store.Lock(ctx, key, token, ttl)
 }
 
-// P16
 func TestCancelledWinnerStillUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()

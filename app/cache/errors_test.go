@@ -89,7 +89,7 @@ func TestStoreErrors(t *testing.T) {
 			outcome: cache.Failed,
 			err:     errReset,
 		},
-		{ // P18
+		{
 			name:    "a lost reply to SET NX PX: the own token means acquired",
 			store:   flaky{lock: 1},
 			want:    cache.Counts{Misses: 3, Polls: 1, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1},
@@ -102,7 +102,7 @@ func TestStoreErrors(t *testing.T) {
 			outcome: cache.Failed,
 			err:     errReset,
 		},
-		{ // P18
+		{
 			name:    "a release that is sent again is not lost",
 			store:   flaky{unlock: 1},
 			want:    cache.Counts{Misses: 2, Acquired: 1, Released: 1, StoreErrors: 1, Tolerated: 1, BackendCalls: 1, SetsAbsent: 1},

@@ -50,7 +50,7 @@ func TestARunDeliversItsSpansAndSaysWhereToLook(t *testing.T) {
 	}
 }
 
-// P6, and the limit on the size of a trace.
+// A trace stays small, too.
 func TestLoadDropsNoSpanAndKeepsTracesSmall(t *testing.T) {
 	receiver := otlptest.Start(t)
 	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL}
@@ -71,7 +71,6 @@ func TestLoadDropsNoSpanAndKeepsTracesSmall(t *testing.T) {
 	}
 }
 
-// P11
 func TestAReceiverThatFailsChangesNeitherVerdictNorExit(t *testing.T) {
 	t.Parallel()
 	silent := otlptest.Start(t)

@@ -175,7 +175,7 @@ type loader func() (string, error)
 
 func (l loader) Load(context.Context, string) (string, error) { return l() }
 
-// P18, with a connection that is really cut after the server has executed the command.
+// With a connection that is really cut after the server has executed the command.
 func TestLostRepliesOnARealConnection(t *testing.T) {
 	tests := []struct {
 		cut  string
