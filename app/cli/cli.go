@@ -126,7 +126,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	}
 	root.SetHelpCommandGroupID(more)
 	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newDrillCommand(p), newVerifyCommand(p),
-		newCompletionCommand(root)} {
+		newFoldCommand(p), newCompletionCommand(root)} {
 		command.GroupID = more
 		root.AddCommand(command)
 	}

@@ -70,7 +70,7 @@ func drillDefaults(d drill.Drill) defaults {
 }
 
 // sharedByDrills are the flags of "drill all": those that change no drill.
-var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "quiet"}
+var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "quiet"}
 
 func newAllDrillsCommand(p Process) *cobra.Command {
 	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})
@@ -138,6 +138,7 @@ func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
 	}
 	err := s.resolve(func(string) (string, bool) { return "", false })
 	s.LookupEnv, s.Console, s.Version = shared.LookupEnv, shared.Console, shared.Version
+	s.Results, s.Settings = shared.Results, s.kept()
 	return s, err
 }
 

@@ -16,10 +16,12 @@ import (
 
 // writePage writes the HTML report of what there is. The error, if any, is why it is not all.
 func writePage(s *settings, command string, plans []lab.Plan, runs []facts.Run, early error) (err error) {
-	p := page.Page{
-		Command: s.command(command), Settings: s.list(), Planned: len(plans), Links: s.Links,
-		Version: s.Version, Made: time.Now(),
-	}
+	return s.writePage(page.Page{Command: s.command(command), Settings: s.list(), Planned: len(plans), Version: s.Version}, plans, runs, early)
+}
+
+// writePage writes a page with the runs, each of the plan at its place.
+func (s *settings) writePage(p page.Page, plans []lab.Plan, runs []facts.Run, early error) (err error) {
+	p.Links, p.Made = s.Links, time.Now()
 	for i, run := range runs {
 		one := page.Run{Run: run, Color: plans[i].Mode.Color, About: plans[i].Mode.Short}
 		if plans[i].Drill != nil {

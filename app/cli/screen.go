@@ -11,6 +11,7 @@ import (
 
 	"cachelab/app/lab"
 	"cachelab/app/report"
+	"cachelab/app/results"
 )
 
 // onScreen resolves the settings, and does what is to be done with a terminal where people read: with --json - that is
@@ -35,11 +36,31 @@ func onScreen(c *cobra.Command, p Process, s *settings, do func(context.Context,
 		terminal.Warn(text)
 	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, screen, version()
-	err := do(ctx, terminal)
+	err := s.keepResults(func() error { return do(ctx, terminal) })
 	if failed := terminal.Close(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("print to %s: %w", name, failed))
 	}
 	return err
+}
+
+// keepResults does what is to be done, and keeps its results if they are wanted.
+func (s *settings) keepResults(do func() error) (err error) {
+	if s.results == "" {
+		return do()
+	}
+	if s.Results, err = results.Create(s.results); err != nil {
+		return err
+	}
+	s.Settings = s.kept()
+	return errors.Join(do(), s.Results.Close())
+}
+
+// kept are the settings as the results keep them.
+func (s *settings) kept() (all []results.Setting) {
+	for _, one := range s.list() {
+		all = append(all, results.Setting(one))
+	}
+	return all
 }
 
 // open opens the lab, after the warnings.

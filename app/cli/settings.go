@@ -27,7 +27,7 @@ type settings struct {
 	all []*setting
 
 	lab.Config
-	json, report string
+	json, report, results string
 }
 
 // setting is one of them. It implements [pflag.Value], and takes any text.
@@ -100,6 +100,7 @@ func newSettings(d defaults) *settings {
 	add(s, "json", "", "write the run as JSON to FILE; - is standard output, and the rest goes to standard error",
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
+	add(s, "results", "", "keep what each request brought back in FILE, for fold: JSON lines", &s.results, text)
 	add(s, "report", "", "write the run as one HTML page with its pictures to FILE", &s.report, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
 	for _, one := range s.all {
@@ -165,13 +166,17 @@ func (s *settings) checkFiles() error {
 	if s.json != "-" {
 		errs = append(errs, checkFile("--json", s.json))
 	}
-	switch {
-	case s.report == "-":
-		errs = append(errs, errors.New(`--report "-": want the name of a file`))
-	case s.report != "" && s.report == s.json:
-		errs = append(errs, fmt.Errorf("--report %q: --json writes to the same file", s.report))
-	default:
-		errs = append(errs, checkFile("--report", s.report))
+	taken := map[string]string{s.json: "--json"}
+	for _, one := range []struct{ flag, name string }{{"--results", s.results}, {"--report", s.report}} {
+		switch other := taken[one.name]; {
+		case one.name == "-":
+			errs = append(errs, fmt.Errorf(`%s "-": want the name of a file`, one.flag))
+		case one.name != "" && other != "":
+			errs = append(errs, fmt.Errorf("%s %q: %s writes to the same file", one.flag, one.name, other))
+		default:
+			errs = append(errs, checkFile(one.flag, one.name))
+			taken[one.name] = one.flag
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -21,6 +21,7 @@ import (
 	"cachelab/app/redisserver"
 	"cachelab/app/redisstore"
 	"cachelab/app/report"
+	"cachelab/app/results"
 	"cachelab/telemetry"
 )
 
@@ -44,6 +45,9 @@ type Config struct {
 	Console   io.Writer
 	Links     facts.Links
 	Records   string // folder in which runs are recorded; "" for none
+	// Results, if set, keeps what each request brought back, and the settings with it.
+	Results  *results.Writer
+	Settings []results.Setting
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader

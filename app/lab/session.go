@@ -17,6 +17,7 @@ import (
 	"cachelab/app/observe"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
+	"cachelab/app/results"
 	"cachelab/telemetry"
 )
 
@@ -35,10 +36,11 @@ type session struct {
 	bridge    *observe.Bridge
 
 	facts       facts.Details
-	links       int   // of the spans
-	unsampled   int   // traces that the sampler left out
-	masked      int   // see drill.Faults
-	undelivered error // what telemetry could not deliver
+	kept        *results.Run // nil for none
+	links       int          // of the spans
+	unsampled   int          // traces that the sampler left out
+	masked      int          // see drill.Faults
+	undelivered error        // what telemetry could not deliver
 }
 
 // openSession opens what the mode needs. The caller must close it. Of several sessions of one run, one is the first: it
@@ -101,9 +103,12 @@ func (s *session) strategy(tell events.Teller, faults drill.Faults) cache.Strate
 	}, s.config.TTLJitter)
 }
 
-// results say how responses are read.
+// results begin, and say how responses are read, and that they are kept.
 func (s *session) results() herd.Results {
-	return herd.Results{TTL: s.config.TTL, Answered: s.service.Answered}
+	c := s.config
+	s.kept = c.Results.Begin(results.Start{Run: s.id, Mode: s.mode.Name, Scenario: s.scenario, Drill: s.facts.Drill, Redis: s.redisName(),
+		Version: c.Version, Workers: c.Workers, TTL: c.TTL, Settings: c.Settings})
+	return herd.Results{TTL: c.TTL, Answered: s.service.Answered, Keep: s.kept.Keep}
 }
 
 // finish keeps the verdict on the ledger, and what the trace and the backend know of the run.
@@ -139,6 +144,7 @@ func (s *session) close(ctx context.Context) (err error) {
 // result puts the ledger and the facts together, prints them, and keeps them for verify.
 func (s *session) result(ledger herd.Ledger) facts.Run {
 	s.facts.ID, s.facts.Mode, s.facts.Scenario, s.facts.Redis = s.id, s.mode.Name, s.scenario, s.redisName()
+	s.kept.End(ledger, s.facts)
 	run := facts.NewRun(ledger, s.facts)
 	if ledger.Requests == 0 {
 		return run

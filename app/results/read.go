@@ -1,0 +1,228 @@
+package results
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"cachelab/app/cache"
+	"cachelab/app/facts"
+	"cachelab/app/herd"
+)
+
+// Read folds the files, whose lines may stand in any order, into the runs that they hold: one for each run and mode, in the order
+// in which they began. The error names the file and the line that is wrong.
+func Read(names ...string) ([]Folded, error) {
+	r := reader{processes: map[string]*folding{}, runs: map[runKey]*Folded{}, ends: map[runKey]End{}}
+	for _, name := range names {
+		if err := r.readFile(name); err != nil {
+			return nil, err
+		}
+	}
+	return r.join()
+}
+
+// Folded is a run in one mode, as the files hold it.
+type Folded struct {
+	Start   Start
+	Ledger  herd.Ledger
+	Details facts.Details
+}
+
+// Run is what is told of it.
+func (f Folded) Run() facts.Run { return facts.NewRun(f.Ledger, f.Details) }
+
+// ErrIncomplete says that lines of a run are missing.
+var ErrIncomplete = errors.New("the files do not hold the whole run")
+
+// reader is what was read so far.
+type reader struct {
+	processes map[string]*folding
+	runs      map[runKey]*Folded
+	ends      map[runKey]End
+}
+
+type runKey struct{ run, mode string }
+
+// folding is what the responses of one process come to.
+type folding struct {
+	fold  *herd.Fold
+	line  process // not there yet without a type
+	where string  // the first line that speaks of it
+}
+
+// maxLine bounds a line: the ids of the traces of a long run stand in one.
+const maxLine = 1 << 30
+
+func (r *reader) readFile(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("read the results: %w", err)
+	}
+	defer file.Close()
+	return r.read(file, name)
+}
+
+func (r *reader) read(from io.Reader, name string) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 1<<16), maxLine)
+	n := 1
+	for ; lines.Scan(); n++ {
+		where := func() string { return fmt.Sprintf("%s:%d", name, n) }
+		if err := r.add(lines.Bytes(), where); err != nil {
+			return fmt.Errorf("read the results: %s: %w", where(), err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the results: %s:%d: %w", name, n, err)
+	}
+	if n == 1 {
+		return fmt.Errorf("read the results: %s is empty", name)
+	}
+	return nil
+}
+
+// add adds a line.
+func (r *reader) add(text []byte, where func() string) error {
+	var line response // most of them are
+	if err := json.Unmarshal(text, &line); err != nil {
+		if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) {
+			return fmt.Errorf("no line of a results file, or one that is cut off: %w", err)
+		}
+		return fmt.Errorf("no line of a results file: %w", err)
+	}
+	switch line.Type {
+	case typeResponse:
+		if line.Process == "" || line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
+			return fmt.Errorf("a response without its process, round, worker or outcome")
+		}
+		r.process(line.Process, where).fold.Add(line.response())
+		return nil
+	case typeRun:
+		return decoded(text, r.addRun)
+	case typeProcess:
+		return decoded(text, func(p process) error { return r.addProcess(p, where) })
+	case typeEnd:
+		return decoded(text, r.addEnd)
+	}
+	return fmt.Errorf("a line of type %q, which this version does not know", line.Type)
+}
+
+var outcomes = cache.Outcomes()
+
+func decoded[T any](text []byte, add func(T) error) error {
+	var line T
+	if err := json.Unmarshal(text, &line); err != nil {
+		return err
+	}
+	return add(line)
+}
+
+func (r *reader) process(id string, where func() string) *folding {
+	p := r.processes[id]
+	if p == nil {
+		p = &folding{fold: herd.NewFold(0, 0), where: where()}
+		r.processes[id] = p
+	}
+	return p
+}
+
+func (r *reader) addRun(s Start) error {
+	switch {
+	case s.Format != format:
+		return fmt.Errorf("format %d, and this version knows format %d", s.Format, format)
+	case s.Run == "" || s.Mode == "" || s.Workers < 1 || s.TTL <= 0:
+		return errors.New("a run without its id, mode, workers or TTL")
+	}
+	// Each process writes the line: it is the same.
+	r.runs[runKey{s.Run, s.Mode}] = &Folded{Start: s}
+	return nil
+}
+
+func (r *reader) addProcess(line process, where func() string) error {
+	if line.Process == "" || line.Run == "" || line.Mode == "" {
+		return errors.New("a process without its id, run or mode")
+	}
+	p := r.process(line.Process, where)
+	if p.line.Type != "" {
+		return fmt.Errorf("process %s is there twice: was a file given twice?", line.Process)
+	}
+	p.line = line
+	return nil
+}
+
+func (r *reader) addEnd(e End) error {
+	key := runKey{e.Run, e.Mode}
+	if _, twice := r.ends[key]; twice {
+		return fmt.Errorf("a second end of run %s, %s", e.Run, e.Mode)
+	}
+	r.ends[key] = e
+	return nil
+}
+
+// join puts together what belongs together.
+func (r *reader) join() ([]Folded, error) {
+	folds := map[runKey]*herd.Fold{}
+	for id, p := range r.processes {
+		key := runKey{p.line.Run, p.line.Mode}
+		run := r.runs[key]
+		switch {
+		case p.line.Type == "":
+			return nil, fmt.Errorf("read the results: %s: %w: the line of process %s is in none of them", p.where, ErrIncomplete, id)
+		case run == nil:
+			return nil, fmt.Errorf("read the results: %s: %w: the line of run %s, %s is in none of them", p.where, ErrIncomplete, key.run, key.mode)
+		}
+		if folds[key] == nil {
+			folds[key] = herd.NewFold(run.Start.Workers, run.Start.TTL)
+		}
+		folds[key].Join(p.fold)
+	}
+	var all []Folded
+	for key, run := range r.runs {
+		if folds[key] == nil {
+			folds[key] = herd.NewFold(run.Start.Workers, run.Start.TTL)
+		}
+		end, ended := r.ends[key]
+		run.finish(folds[key].Ledger(), end, ended)
+		all = append(all, *run)
+	}
+	for key := range r.ends {
+		if r.runs[key] == nil {
+			return nil, fmt.Errorf("read the results: %w: the line of run %s, %s is in none of them", ErrIncomplete, key.run, key.mode)
+		}
+	}
+	slices.SortFunc(all, func(a, b Folded) int {
+		return cmp.Or(a.Details.Started.Compare(b.Details.Started), cmp.Compare(a.Details.ID, b.Details.ID), cmp.Compare(a.Details.Mode, b.Details.Mode))
+	})
+	return all, nil
+}
+
+// finish says what is told of the run. One that is not whole has no verdict.
+func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
+	s := f.Start
+	// What is neither in rounds nor waiting for the expiry is overhead.
+	l.InRounds, l.Expiring = e.Duration-e.Overhead, 0
+	f.Ledger = l
+	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis,
+		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
+		Err: failure(e.Error), Started: e.Started, Duration: e.Duration}
+	missing := ""
+	switch {
+	case !ended:
+		missing = "its end"
+	case l.Requests != e.Requests:
+		missing = fmt.Sprintf("%d of %s", e.Requests-l.Requests, herd.Count(e.Requests, "response"))
+	default:
+		return
+	}
+	f.Details.Err = errors.Join(f.Details.Err, fmt.Errorf("%w: %s is missing", ErrIncomplete, missing))
+	f.Details.Verdict = herd.Verdict{Text: herd.Claim(l.BackendCalls, l.Expiries) + ": the run is not whole"}
+	if !ended {
+		f.Details.RedisCommands.Standing = "not available"
+	}
+}

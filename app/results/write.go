@@ -1,0 +1,96 @@
+package results
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"cachelab/app/facts"
+	"cachelab/app/herd"
+)
+
+// Writer writes a results file, of one run or of several. Its methods may be called from several goroutines.
+type Writer struct {
+	mu   sync.Mutex // guards all below
+	file *os.File
+	out  *bufio.Writer
+	json *json.Encoder
+	err  error // the first; nothing is written after it
+}
+
+// Create returns a writer of a new file. The caller must Close it.
+func Create(name string) (*Writer, error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("write the results: %w", err)
+	}
+	w := &Writer{file: file, out: bufio.NewWriterSize(file, 1<<20)}
+	w.json = json.NewEncoder(w.out)
+	w.json.SetEscapeHTML(false)
+	return w, nil
+}
+
+// Close writes what is left. The error is the first of the whole file.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = w.out.Flush()
+	}
+	if err := errors.Join(w.err, w.file.Close()); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) line(what any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = w.json.Encode(what)
+	}
+}
+
+// Run is a run in one mode, as this process writes it.
+type Run struct {
+	to      *Writer
+	start   Start
+	process string
+	started time.Time
+}
+
+// Begin begins a run. Without a writer it returns nil, which keeps nothing.
+func (w *Writer) Begin(s Start) *Run {
+	if w == nil {
+		return nil
+	}
+	s.Type, s.Format = typeRun, format
+	r := &Run{to: w, start: s, process: strings.ToLower(rand.Text()[:8]), started: time.Now()}
+	host, _ := os.Hostname() // for people
+	w.line(s)
+	w.line(process{typeProcess, r.process, s.Run, s.Mode, os.Getpid(), host, r.started})
+	return r
+}
+
+// Keep writes a response.
+func (r *Run) Keep(response herd.Response) {
+	if r != nil {
+		r.to.line(newResponse(response, r.process, r.started))
+	}
+}
+
+// End ends the run, of which that much is told.
+func (r *Run) End(l herd.Ledger, d facts.Details) {
+	if r == nil {
+		return
+	}
+	r.to.line(End{Type: typeEnd, Run: r.start.Run, Mode: r.start.Mode, Requests: l.Requests,
+		Started: d.Started, Duration: d.Duration, Overhead: d.Duration - l.InRounds - l.Expiring,
+		BackendPeak: d.BackendPeak, RedisCommands: d.RedisCommands, Spans: d.Spans, TraceIDs: d.TraceIDs, Verdict: d.Verdict, Error: text(d.Err)})
+}
