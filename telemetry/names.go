@@ -56,6 +56,7 @@ const (
 	LockAcquired = attribute.Key("lock.acquired")
 	LockReleased = attribute.Key("lock.released")
 	TTL          = attribute.Key("ttl_ms")
+	PTTL         = attribute.Key("pttl_ms")     // how long the value has left, where it is asked for: 0 just expired
 	EndedCycle   = attribute.Key("ended_cycle") // this SET ended an expiry cycle
 	Polls        = attribute.Key("polls")
 	Waited       = attribute.Key("waited_ms")

@@ -21,10 +21,11 @@ import (
 type Naming func(ctx context.Context) (name, text string)
 
 // of is the name and the text of the command that is sent with ctx. The client sends its handshakes with the context of the
-// command that waits for them.
+// command that waits for them. Of several that are sent together, the first counts.
 func (n Naming) of(ctx context.Context, sent string) (name, text string) {
 	name, text = n(ctx)
-	if operation, _, _ := strings.Cut(text, " "); !strings.EqualFold(operation, sent) {
+	first, _, _ := strings.Cut(sent, " ")
+	if operation, _, _ := strings.Cut(text, " "); !strings.EqualFold(operation, first) {
 		return "", ""
 	}
 	return name, text
@@ -49,8 +50,8 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 			redisotel.WithCallerEnabled(false),
 			redisotel.WithDBStatement(false),
 			redisotel.WithDialFilter(true),
-			redisotel.WithCommandFilter(nil),                                       // it would not see the context: namedSpans filters
-			redisotel.WithCommandsFilter(func([]redis.Cmder) bool { return true }), // handshakes come as pipelines
+			redisotel.WithCommandFilter(nil), // they would not see the context: namedSpans filters
+			redisotel.WithCommandsFilter(nil),
 		)
 		if err != nil {
 			return fmt.Errorf("instrument the Redis client: %w", err)
@@ -98,7 +99,7 @@ type namedTracer struct {
 
 // Start implements [trace.Tracer]. The name that redisotel gives is the command's on the wire.
 func (t namedTracer) Start(ctx context.Context, sent string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
-	if name, _ := t.naming.of(ctx, sent); name != "" {
+	if name, _ := t.naming.of(ctx, strings.TrimPrefix(sent, "redis.pipeline ")); name != "" {
 		return t.Tracer.Start(ctx, name, options...)
 	}
 	return ctx, nooptrace.Span{}
@@ -115,26 +116,51 @@ type commandHook struct {
 // ProcessHook implements [redis.Hook].
 func (h *commandHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		name, text := h.naming.of(ctx, cmd.Name())
-		if name == "" {
-			return next(ctx, cmd)
-		}
-		h.commands.Add(ctx, 1, h.counted[name])
-		span := trace.SpanFromContext(ctx)
-		if !span.IsRecording() {
-			return next(ctx, cmd)
-		}
-		err := next(ctx, cmd)
-		extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
-		span.SetAttributes(append([]attribute.KeyValue{
-			semconv.DBSystemNameRedis,
-			semconv.DBOperationName(strings.ToUpper(cmd.Name())),
-			semconv.DBQueryText(text),
-			h.namespace,
-			answer(name, cmd, err),
-		}, extra...)...)
-		return err
+		return h.watch(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
+}
+
+// ProcessPipelineHook implements [redis.Hook]: what is sent together is one command with one name.
+func (h *commandHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h.watch(ctx, cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (h *commandHook) watch(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+	cmd := cmds[0]
+	name, text := h.naming.of(ctx, cmd.Name())
+	if name == "" {
+		return send()
+	}
+	h.commands.Add(ctx, 1, h.counted[name])
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return send()
+	}
+	err := send()
+	extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
+	span.SetAttributes(append([]attribute.KeyValue{
+		semconv.DBSystemNameRedis,
+		semconv.DBOperationName(strings.ToUpper(cmd.Name())),
+		semconv.DBQueryText(text),
+		h.namespace,
+		answer(name, cmd, err),
+		left(cmds, err),
+	}, extra...)...)
+	return err
+}
+
+// left is how long the value has left, if that was asked with it.
+func left(cmds []redis.Cmder, err error) attribute.KeyValue {
+	pttl, ok := cmds[len(cmds)-1].(*redis.DurationCmd)
+	switch {
+	case !ok || err != nil:
+		return attribute.KeyValue{} // left out
+	case pttl.Val() == -1: // as the client says never
+		return PTTL.Int(-1)
+	}
+	return PTTL.Int64(pttl.Val().Milliseconds())
 }
 
 // answer is what the reply means.
@@ -179,8 +205,3 @@ func errorType(err error) string {
 
 // DialHook implements [redis.Hook].
 func (h *commandHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook implements [redis.Hook].
-func (h *commandHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}

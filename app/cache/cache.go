@@ -32,6 +32,10 @@ type Store interface {
 	// Get returns the value of key, and whether there is one. An error is never a miss.
 	Get(ctx context.Context, key string) (value string, found bool, err error)
 
+	// GetTTL is Get, and tells in the same round trip how long the value has left: 0 when it has just expired, negative when
+	// it never will.
+	GetTTL(ctx context.Context, key string) (value string, left time.Duration, found bool, err error)
+
 	// Set stores value for ttl (at least 1 ms). It returns the value that it replaced, and whether there was one.
 	Set(ctx context.Context, key, value string, ttl time.Duration) (replaced string, found bool, err error)
 

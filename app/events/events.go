@@ -86,6 +86,17 @@ type store struct {
 
 func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 	value, found, err := s.next.Get(ctx, key)
+	s.got(ctx, found, err)
+	return value, found, err
+}
+
+func (s store) GetTTL(ctx context.Context, key string) (string, time.Duration, bool, error) {
+	value, left, found, err := s.next.GetTTL(ctx, key)
+	s.got(ctx, found, err)
+	return value, left, found, err
+}
+
+func (s store) got(ctx context.Context, found bool, err error) {
 	switch why := cache.ReadOf(ctx); {
 	case err != nil:
 		s.fail(ctx, "GET", err)
@@ -99,7 +110,6 @@ func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 	default:
 		s.tell(ctx, Event{Step: GetMiss})
 	}
-	return value, found, err
 }
 
 func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {

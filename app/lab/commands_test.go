@@ -32,13 +32,15 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	}
 	store, ctx := redisstore.NewStore(client), t.Context()
 	_, _, err1 := store.Get(ctx, "key")
+	_, _, _, err0 := store.GetTTL(ctx, "key")
 	_, err2 := store.Lock(ctx, "lock", "A", time.Minute)
 	_, _, err3 := store.Set(ctx, "key", "NX", time.Minute)
 	_, err4 := store.Unlock(ctx, "lock", "A")
+	_, _, _, err8 := store.GetTTL(ctx, "key")
 	err5 := client.Eval(ctx, "return 1", nil).Err()
 	err6 := client.Do(ctx, "SET", "other", "NX", "NX").Err()
 	err7 := client.Get(ctx, "other").Err()
-	for _, err := range []error{err1, err2, err3, err4, err5, err6, err7} {
+	for _, err := range []error{err0, err8, err1, err2, err3, err4, err5, err6, err7} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,15 +49,19 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	for _, s := range recorder.Ended() {
 		text := ""
 		for _, a := range s.Attributes() {
-			if a.Key == "db.query.text" {
-				text = a.Value.AsString()
+			switch a.Key {
+			case "db.query.text":
+				text = a.Value.AsString() + text
+			case telemetry.PTTL: // of a minute
+				text += fmt.Sprintf(" pttl_ms > 59000: %v", a.Value.AsInt64() > 59_000)
 			}
 		}
 		spans = append(spans, s.Name()+": "+text)
 	}
 	want := []string{
-		telemetry.SpanGet + ": GET ?", telemetry.SpanLock + ": SET ? ? NX GET PX ?",
+		telemetry.SpanGet + ": GET ?", telemetry.SpanGet + ": GET ?; PTTL ?", telemetry.SpanLock + ": SET ? ? NX GET PX ?",
 		telemetry.SpanSet + ": SET ? ? GET PX ?", telemetry.SpanDel + ": EVAL ? 1 ? ?",
+		telemetry.SpanGet + ": GET ?; PTTL ? pttl_ms > 59000: true",
 	}
 	if !slices.Equal(spans, want) {
 		t.Errorf("spans %q, want %q", spans, want)
@@ -76,7 +82,7 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 			}
 		}
 	}
-	if got, want := fmt.Sprint(counted), fmt.Sprint(map[string]int64{"GET": 1, "SET NX PX": 1, "SET": 1, "DEL": 1}); got != want {
+	if got, want := fmt.Sprint(counted), fmt.Sprint(map[string]int64{"GET": 3, "SET NX PX": 1, "SET": 1, "DEL": 1}); got != want {
 		t.Errorf("counted %s, want %s", got, want)
 	}
 }

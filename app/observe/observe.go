@@ -190,6 +190,18 @@ func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 		ctx = telemetry.WithCommandAttributes(ctx, telemetry.Recheck.Bool(true))
 	}
 	value, found, err := s.Store.Get(ctx, key)
+	s.got(ctx, why, found, err)
+	return value, found, err
+}
+
+func (s store) GetTTL(ctx context.Context, key string) (string, time.Duration, bool, error) {
+	value, left, found, err := s.Store.GetTTL(ctx, key)
+	s.got(ctx, cache.First, found, err)
+	return value, left, found, err
+}
+
+// got counts a GET.
+func (s store) got(ctx context.Context, why cache.Read, found bool, err error) {
 	var steps cache.Counts
 	switch {
 	case err != nil: // no reply
@@ -205,7 +217,6 @@ func (s store) Get(ctx context.Context, key string) (string, bool, error) {
 		steps.Rechecked = steps.Hits
 	}
 	s.metrics.happened(ctx, steps)
-	return value, found, err
 }
 
 func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {

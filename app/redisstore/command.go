@@ -1,6 +1,9 @@
 package redisstore
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Command is a command that the store sends for the workers, by the name that it has in spans, metrics and step lines. The
 // store names it in the context that it is sent with, so that who watches the client need not guess it from the bytes.
@@ -9,18 +12,22 @@ type Command string
 // The commands.
 const (
 	CommandGet    Command = "GET"
+	CommandGetTTL Command = "GET, PTTL" // a GET to who watches
 	CommandLock   Command = "SET NX PX"
 	CommandSet    Command = "SET"
 	CommandUnlock Command = "DEL"
 )
 
-// commands is the only table of what goes over the wire, and of what Redis counts for it: the commands inside a script too.
+// commands is the only table of what goes over the wire, and of what Redis counts for it: the commands inside a script too,
+// but not PTTL, which the housekeeping sends as well.
 var commands = map[Command]struct {
+	name     Command  // that it is seen under, if not its own
 	text     string   // keys and values left out
 	adds     Commands // whenever the server executes it
 	released Commands // more, when the lock was the sender's
 }{
 	CommandGet:    {text: "GET ?", adds: Commands{Get: 1}},
+	CommandGetTTL: {name: CommandGet, text: "GET ?; PTTL ?", adds: Commands{Get: 1}},
 	CommandLock:   {text: "SET ? ? NX GET PX ?", adds: Commands{Set: 1}},
 	CommandSet:    {text: "SET ? ? GET PX ?", adds: Commands{Set: 1}},
 	CommandUnlock: {text: "EVAL ? 1 ? ?", adds: Commands{Get: 1, Eval: 1}, released: Commands{Del: 1}},
@@ -42,5 +49,5 @@ func (c Command) in(ctx context.Context) context.Context {
 // "" when the store did not send it.
 func CommandOf(ctx context.Context) (name, text string) {
 	c, _ := ctx.Value(commandKey{}).(Command)
-	return string(c), commands[c].text
+	return string(cmp.Or(commands[c].name, c)), commands[c].text
 }

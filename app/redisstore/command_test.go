@@ -22,6 +22,10 @@ func TestEachCommandAddsWhatTheTableSays(t *testing.T) {
 			_, _, err := r.Get(t.Context(), "key")
 			return err
 		}, redisstore.Commands{Get: 1}},
+		{"GET and PTTL", redisstore.CommandGetTTL, 0, func(t *testing.T, r *redisstore.Redis) error {
+			_, _, _, err := r.GetTTL(t.Context(), "key")
+			return err
+		}, redisstore.Commands{Get: 1}},
 		{"lock that is taken", redisstore.CommandLock, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, err := r.Lock(t.Context(), "lock", "A", time.Minute)
 			return err

@@ -21,8 +21,8 @@ var ErrLocked = errors.New("the fill lock is held")
 func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err error) {
 	ending := context.WithoutCancel(ctx)
 	store := NewStore(r.keeper)
-	if _, _, err := store.Get(ctx, key); err != nil {
-		return r.refused(ctx, fmt.Sprintf("GET %q", key), err)
+	if _, _, _, err := store.GetTTL(ctx, key); err != nil {
+		return r.refused(ctx, fmt.Sprintf("GET and PTTL %q", key), err)
 	}
 	if lockKey != "" {
 		token := "preflight-" + r.options.Name

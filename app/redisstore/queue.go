@@ -42,20 +42,46 @@ func (q queue) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !queues(ctx, cmd) {
 			return next(ctx, cmd)
 		}
-		timer := time.NewTimer(q.limit)
-		defer timer.Stop()
-		select {
-		case q.turns <- struct{}{}:
-			defer func() { <-q.turns }()
-			return next(ctx, cmd)
-		case <-ctx.Done():
-			cmd.SetErr(context.Cause(ctx))
-		case <-timer.C:
-			cmd.SetErr(fmt.Errorf("no connection was free within %v", q.limit))
+		if err := q.enter(ctx); err != nil {
+			cmd.SetErr(err)
+			return err
 		}
-		return cmd.Err()
+		defer q.leave()
+		return next(ctx, cmd)
 	}
 }
+
+// ProcessPipelineHook implements [redis.Hook]: a GET may come with its PTTL.
+func (q queue) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !queues(ctx, cmds[0]) {
+			return next(ctx, cmds)
+		}
+		if err := q.enter(ctx); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		defer q.leave()
+		return next(ctx, cmds)
+	}
+}
+
+func (q queue) enter(ctx context.Context) error {
+	timer := time.NewTimer(q.limit)
+	defer timer.Stop()
+	select {
+	case q.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("no connection was free within %v", q.limit)
+	}
+}
+
+func (q queue) leave() { <-q.turns }
 
 // queues tells the herd's commands from a winner's.
 func queues(ctx context.Context, cmd redis.Cmder) bool {
@@ -70,8 +96,3 @@ func queues(ctx context.Context, cmd redis.Cmder) bool {
 
 // DialHook implements [redis.Hook].
 func (queue) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook implements [redis.Hook].
-func (queue) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}

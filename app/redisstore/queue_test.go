@@ -32,9 +32,15 @@ func TestAWinnersCommandsDoNotQueueBehindTheHerd(t *testing.T) {
 	})
 	proxy.Delay(50 * time.Millisecond)
 	var reads sync.WaitGroup
-	for range herd {
+	for i := range herd {
 		reads.Go(func() {
-			if _, _, err := r.Get(t.Context(), "key"); err != nil {
+			var err error
+			if i%2 == 0 {
+				_, _, err = r.Get(t.Context(), "key")
+			} else {
+				_, _, _, err = r.GetTTL(t.Context(), "key")
+			}
+			if err != nil {
 				t.Error(err)
 			}
 			answered.Add(1)
@@ -57,8 +63,13 @@ func TestAWinnersCommandsDoNotQueueBehindTheHerd(t *testing.T) {
 type askedHook struct{ tell func() }
 
 func (askedHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (askedHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (h askedHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "get" {
+			h.tell()
+		}
+		return next(ctx, cmds)
+	}
 }
 func (h askedHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {

@@ -46,6 +46,30 @@ func (s *Store) Get(ctx context.Context, key string) (value string, found bool, 
 	return value, err == nil, told(err)
 }
 
+// GetTTL is GET key and PTTL key, sent together. The key may expire in between: then the value was still there.
+func (s *Store) GetTTL(ctx context.Context, key string) (value string, left time.Duration, found bool, err error) {
+	var get *redis.StringCmd
+	var pttl *redis.DurationCmd
+	_, err = s.redis.Pipelined(CommandGetTTL.in(ctx), func(p redis.Pipeliner) error {
+		get, pttl = p.Get(ctx, key), p.PTTL(ctx, key)
+		return nil
+	})
+	absent := errors.Is(get.Err(), redis.Nil)
+	if absent {
+		err = pttl.Err()
+	}
+	if absent || err != nil {
+		return "", 0, false, told(err)
+	}
+	switch left = pttl.Val(); left {
+	case keyAbsent:
+		return get.Val(), 0, true, nil
+	case keyForever:
+		return get.Val(), -1, true, nil
+	}
+	return get.Val(), left, true, nil
+}
+
 // Set is SET key value GET PX ms.
 func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (replaced string, found bool, err error) {
 	// Do, because the client's own methods send EX for whole seconds.

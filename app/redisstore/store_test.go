@@ -106,6 +106,40 @@ func TestGetSetLockUnlock(t *testing.T) {
 	})
 }
 
+func TestGetTTLTellsHowLongTheValueHasLeft(t *testing.T) {
+	onEach(t, func(t *testing.T, r *redisstore.Redis) {
+		ctx := t.Context()
+		if value, left, found, err := r.GetTTL(ctx, "key"); value != "" || left != 0 || found || err != nil {
+			t.Errorf("an absent key: %q, %v, %v, %v", value, left, found, err)
+		}
+		if _, _, err := r.Set(ctx, "key", "value", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if value, left, found, err := r.GetTTL(ctx, "key"); value != "value" || left > time.Minute || left < 50*time.Second || !found || err != nil {
+			t.Errorf("%q, %v, %v, %v, want the value and about a minute", value, left, found, err)
+		}
+	})
+}
+
+// What PTTL says of a key that has just expired, and of one that never will.
+func TestGetTTLOfTheOddAnswers(t *testing.T) {
+	for answer, want := range map[string]time.Duration{"-2": 0, "-1": -1, "0": 0, "7": 7 * time.Millisecond} {
+		server := redistest.StartScript(t, func(command []string) string {
+			switch strings.ToUpper(command[0]) {
+			case "GET":
+				return redistest.Bulk("value")
+			case "PTTL":
+				return ":" + answer + "\r\n"
+			}
+			return redistest.Absent(command)
+		})
+		r := open(t, strings.TrimPrefix(server, "redis://"))
+		if value, left, found, err := r.GetTTL(t.Context(), "key"); value != "value" || left != want || !found || err != nil {
+			t.Errorf("PTTL %s: %q, %v, %v, %v, want %v", answer, value, left, found, err, want)
+		}
+	}
+}
+
 func TestKeysAndLocksExpireInRealTime(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
 		ctx := t.Context()

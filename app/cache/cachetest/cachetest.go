@@ -47,6 +47,17 @@ func (s *Store) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, found, ctx.Err()
 }
 
+// GetTTL implements cache.Store. As in Redis, what is left is in whole milliseconds.
+func (s *Store) GetTTL(ctx context.Context, key string) (string, time.Duration, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, found := s.live(key)
+	if !found {
+		return "", 0, false, ctx.Err()
+	}
+	return value, time.Until(s.entries[key].expires).Truncate(time.Millisecond), true, ctx.Err()
+}
+
 // Set implements cache.Store.
 func (s *Store) Set(ctx context.Context, key, value string, ttl time.Duration) (string, bool, error) {
 	s.mu.Lock()
