@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -167,7 +168,7 @@ func left(cmds []redis.Cmder, err error) attribute.KeyValue {
 func answer(name string, cmd redis.Cmder, err error) attribute.KeyValue {
 	absent := errors.Is(err, redis.Nil)
 	if err != nil && !absent {
-		return semconv.ErrorTypeKey.String(errorType(err))
+		return semconv.ErrorTypeKey.String(ErrorType(err))
 	}
 	switch name {
 	case SpanGet:
@@ -189,18 +190,20 @@ func reply(cmd redis.Cmder) any {
 	return nil
 }
 
-// errorType is one of few words, as the convention wants it.
-func errorType(err error) string {
-	var timeout net.Error
+// ErrorType is what kind of error err is, in one of few words, as the convention of error.type wants it.
+func ErrorType(err error) string {
+	network := net.Error(nil)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "context"
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case errors.As(err, &network) && network.Timeout(), errors.Is(err, redis.ErrPoolTimeout):
 		return "timeout"
 	case errors.As(err, new(redis.Error)):
 		return "redis"
+	case network != nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, redis.ErrClosed):
+		return "connection"
 	}
-	return "connection"
+	return semconv.ErrorTypeOther.Value.AsString()
 }
 
 // DialHook implements [redis.Hook].

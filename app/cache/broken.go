@@ -7,13 +7,13 @@ import "context"
 type Broken struct{ Aside }
 
 // Get implements [Strategy].
-func (b *Broken) Get(ctx context.Context, key string) (Result, error) {
+func (b *Broken) Get(ctx context.Context, key string) (_ Result, err error) {
 	r := b.request(key)
 	if found, err := r.get(ctx, First); found || err != nil {
 		return r.done(err)
 	}
 	ctx, end := r.miss(ctx)
-	defer end()
+	defer end(&err)
 
 	return r.done(r.fill(ctx))
 }

@@ -53,26 +53,27 @@ type Loader interface {
 }
 
 // A Probe is told about the stretches of a request that are longer than one command. The context it returns
-// is used for everything inside the stretch; end is called once, with the facts so far.
+// is used for everything inside the stretch; end is called once, with the facts so far, and the error that ended the
+// stretch, if one did.
 type Probe interface {
 	// Miss begins when GET found nothing and ends when the request is answered.
-	Miss(ctx context.Context, key string) (inner context.Context, end func(Result))
+	Miss(ctx context.Context, key string) (inner context.Context, end func(Result, error))
 	// Wait begins when the fill lock was found held, and ends with the value, the lock, or an error.
 	// The holder is the token found in the lock, "" when the answer was lost.
-	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result))
+	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result, error))
 }
 
 // NoProbe looks away.
 type NoProbe struct{}
 
 // Miss implements [Probe].
-func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(Result)) {
-	return ctx, func(Result) {}
+func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(Result, error)) {
+	return ctx, func(Result, error) {}
 }
 
 // Wait implements [Probe].
-func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(Result)) {
-	return ctx, func(Result) {}
+func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(Result, error)) {
+	return ctx, func(Result, error) {}
 }
 
 // Outcome says how a request ended.

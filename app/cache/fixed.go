@@ -27,13 +27,13 @@ type FillLock struct {
 }
 
 // Get implements [Strategy].
-func (f *Fixed) Get(ctx context.Context, key string) (Result, error) {
+func (f *Fixed) Get(ctx context.Context, key string) (_ Result, err error) {
 	r := f.request(key)
 	if found, err := r.get(ctx, First); found || err != nil {
 		return r.done(err)
 	}
 	ctx, end := r.miss(ctx)
-	defer end()
+	defer end(&err)
 
 	won, err := r.lock(ctx, f.Lock)
 	if !won && err == nil {
@@ -65,7 +65,7 @@ func (f *Fixed) fillUnderLock(ctx context.Context, r *request) error {
 // filling, or with an error.
 func (f *Fixed) waitForFill(ctx context.Context, r *request) (won bool, err error) {
 	ctx, end := r.wait(ctx)
-	defer end()
+	defer end(&err)
 
 	for pauses := newPauses(); ; {
 		if err := Sleep(ctx, pauses.next()); err != nil {

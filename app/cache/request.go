@@ -69,17 +69,19 @@ func (r *request) done(err error) (Result, error) {
 	return r.Result, err
 }
 
-func (r *request) miss(ctx context.Context) (context.Context, func()) {
+// miss begins a stretch. Its end is deferred, with the address of the error that the caller returns.
+func (r *request) miss(ctx context.Context) (context.Context, func(*error)) {
 	ctx, end := r.Probe.Miss(ctx, r.key)
-	return ctx, func() { end(r.Result) }
+	return ctx, func(err *error) { end(r.Result, *err) }
 }
 
-func (r *request) wait(ctx context.Context) (context.Context, func()) {
+// wait does, too.
+func (r *request) wait(ctx context.Context) (context.Context, func(*error)) {
 	ctx, end := r.Probe.Wait(ctx, r.holder)
 	started := time.Now()
-	return ctx, func() {
+	return ctx, func(err *error) {
 		r.Waited = time.Since(started)
-		end(r.Result)
+		end(r.Result, *err)
 	}
 }
 

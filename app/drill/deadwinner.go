@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,7 +149,7 @@ func (d *death) fail(err error) error {
 }
 
 // follow counts the steps of the process, and kills it at its backend call.
-func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io.Writer, steps *json.Decoder, r *cache.Result) error {
+func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io.Writer, steps *json.Decoder, r *cache.Result) (err error) {
 	for {
 		var s Step
 		if err := steps.Decode(&s); err != nil {
@@ -165,9 +166,9 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 			if s.Recheck {
 				continue
 			}
-			var end func(cache.Result)
+			var end func(cache.Result, error)
 			ctx, end = d.Probe.Miss(ctx, key)
-			defer func() { r.Outcome = cache.Failed; end(*r) }()
+			defer func() { r.Outcome = cache.Failed; end(*r, cmp.Or(err, ErrWinnerDied)) }()
 			if _, err := fmt.Fprintln(tokens, d.NewToken(ctx)); err != nil {
 				return d.fail(err)
 			}

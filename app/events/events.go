@@ -167,15 +167,15 @@ type probe struct {
 	Teller
 }
 
-func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result)) {
+func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
 	return p.next.Miss(ctx, key)
 }
 
-func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result)) {
+func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
 	p.tell(ctx, Event{Step: Wait})
 	inner, end := p.next.Wait(ctx, holder)
-	return inner, func(r cache.Result) {
-		end(r)
+	return inner, func(r cache.Result, err error) {
+		end(r, err)
 		// Polls that missed and polls that failed are not the one that found it.
 		p.tell(ctx, Event{Step: WaitEnded, Polls: r.Polls, Found: r.Hits > 0})
 	}

@@ -30,15 +30,11 @@ type Step struct {
 // Reported makes the span and the metric of a step that another process reported: its own would have died with it. What a
 // call that failed was answered, nobody knows.
 func (b *Bridge) Reported(ctx context.Context, s Step) {
-	kind := trace.SpanKindClient
-	if s.Span == telemetry.SpanBackendCall {
-		kind = trace.SpanKindInternal
-	}
-	ctx, span := b.tracer.Start(ctx, s.Span, trace.WithTimestamp(s.Began), trace.WithSpanKind(kind),
+	ctx, span := b.tracer.Start(ctx, s.Span, trace.WithTimestamp(s.Began), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(telemetry.ProcessID.Int(s.Process)), trace.WithAttributes(s.Attributes...))
-	fail(span, s.Err)
+	fail(ctx, span, s.Err)
 	span.End(trace.WithTimestamp(s.Ended))
-	if kind == trace.SpanKindInternal {
+	if s.Span == telemetry.SpanBackendCall {
 		result := resultOK
 		if s.Err != nil {
 			result = resultUnknown

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
@@ -23,17 +24,18 @@ import (
 	"cachelab/telemetry"
 )
 
-// watched is a bridge whose metrics can be read at any time.
+// watched is a bridge whose metrics and spans can be read at any time.
 type watched struct {
 	*observe.Bridge
 	service *backend.Service
 	reader  *sdkmetric.ManualReader
+	spans   *tracetest.SpanRecorder
 }
 
 func watch(t *testing.T, c backend.Config) watched {
 	t.Helper()
-	w := watched{service: backend.New(c), reader: sdkmetric.NewManualReader()}
-	set, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.Off, Run: "test", Lookup: os.LookupEnv, Reader: w.reader})
+	w := watched{service: backend.New(c), reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	set, err := telemetry.Start(t.Context(), telemetry.Options{Switch: telemetry.Off, Run: "test", Lookup: os.LookupEnv, Reader: w.reader, Spans: w.spans})
 	if err != nil {
 		t.Fatal(err)
 	}

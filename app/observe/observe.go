@@ -4,11 +4,13 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"cachelab/app/backend"
@@ -155,7 +157,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	return ctx, func(r herd.Response) {
 		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
 		markWinner(span, r.Result)
-		fail(span, r.Err)
+		fail(ctx, span, r.Err)
 		o.metrics.response(ctx, r)
 		span.End()
 		end(r)
@@ -169,10 +171,25 @@ func markWinner(span trace.Span, r cache.Result) {
 	}
 }
 
-func fail(span trace.Span, err error) {
+// fail marks a span whose work ended in an error.
+func fail(ctx context.Context, span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
+		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(ctx, err)))
 	}
+}
+
+// errorType is one of few words, as the convention wants it.
+func errorType(ctx context.Context, err error) string {
+	switch {
+	case errors.Is(err, cache.ErrWaitTimeout):
+		return "wait_timeout"
+	case errors.Is(err, backend.ErrUnavailable):
+		return "backend"
+	case ctx.Err() != nil: // the error is its cause, which may be anything
+		return telemetry.ErrorType(ctx.Err())
+	}
+	return telemetry.ErrorType(err)
 }
 
 // Store returns next, observed: the steps are counted as the strategy sees them. The spans of commands are the Redis
@@ -251,12 +268,12 @@ type loader struct {
 }
 
 func (l loader) Load(ctx context.Context, key string) (string, error) {
-	ctx, span := l.tracer.Start(ctx, telemetry.SpanBackendCall)
+	ctx, span := l.tracer.Start(ctx, telemetry.SpanBackendCall, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	l.metrics.calls.add(1)
 	started := time.Now()
 	value, err := l.next.Load(ctx, key)
-	fail(span, err)
+	fail(ctx, span, err)
 	result := resultOK
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -299,33 +316,35 @@ type (
 	}
 )
 
-func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result)) {
+func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
 	ctx, end := p.next.Miss(ctx, key)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanMiss)
 	p.metrics.misses.add(1)
 	m := &missing{span: span}
-	return context.WithValue(ctx, missKey{}, m), func(r cache.Result) {
+	return context.WithValue(ctx, missKey{}, m), func(r cache.Result, err error) {
 		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
 		if waiters := p.takeWaiters(m.token); r.Acquired > 0 {
 			attributes = append(attributes, telemetry.Waiters.Int(waiters))
 		}
 		span.SetAttributes(attributes...)
 		markWinner(span, r)
+		fail(ctx, span, err)
 		span.End()
-		end(r)
+		end(r, err)
 	}
 }
 
-func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result)) {
+func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
 	ctx, end := p.next.Wait(ctx, holder)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
 	w := &waiting{span: span}
 	p.waitsFor(w, holder)
-	return context.WithValue(ctx, waitKey{}, w), func(r cache.Result) {
+	return context.WithValue(ctx, waitKey{}, w), func(r cache.Result, err error) {
 		span.SetAttributes(telemetry.Polls.Int(r.Polls), telemetry.Waited.Float64(milliseconds(r.Waited)))
+		fail(ctx, span, err)
 		span.End()
 		p.metrics.wait(ctx, r.Waited)
-		end(r)
+		end(r, err)
 	}
 }
 
