@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 
 	"cachelab/app/cache"
@@ -56,9 +57,6 @@ type folding struct {
 	where string  // the first line that speaks of it
 }
 
-// maxLine bounds a line: the ids of the traces of a long run stand in one.
-const maxLine = 1 << 30
-
 func (r *reader) readFile(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -68,29 +66,79 @@ func (r *reader) readFile(name string) error {
 	return r.read(file, name)
 }
 
+// read adds the lines in their order. They are decoded ahead of that, some at a time, by all processors.
 func (r *reader) read(from io.Reader, name string) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(make([]byte, 1<<16), maxLine)
-	n := 1
-	for ; lines.Scan(); n++ {
-		where := func() string { return fmt.Sprintf("%s:%d", name, n) }
-		if err := r.add(lines.Bytes(), where); err != nil {
-			return fmt.Errorf("read the results: %s: %w", where(), err)
+	parts := make(chan chan []decodedLine, runtime.GOMAXPROCS(0))
+	var readErr error
+	go func() {
+		defer close(parts)
+		for in := bufio.NewReader(from); readErr == nil; {
+			var lines [][]byte
+			if lines, readErr = nextLines(in); len(lines) > 0 {
+				part := make(chan []decodedLine, 1)
+				parts <- part
+				go func() { part <- decodeAll(lines) }()
+			}
+		}
+	}()
+	n, err := 0, error(nil)
+	for part := range parts { // to the end, so that the reader ends
+		for _, line := range <-part {
+			if err != nil {
+				break
+			}
+			n++
+			where := func() string { return fmt.Sprintf("%s:%d", name, n) }
+			if err = r.add(line, where); err != nil {
+				err = fmt.Errorf("read the results: %s: %w", where(), err)
+			}
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read the results: %s:%d: %w", name, n, err)
-	}
-	if n == 1 {
+	switch {
+	case err != nil:
+		return err
+	case !errors.Is(readErr, io.EOF):
+		return fmt.Errorf("read the results: %s:%d: %w", name, n+1, readErr)
+	case n == 0:
 		return fmt.Errorf("read the results: %s is empty", name)
 	}
 	return nil
 }
 
+// linesAtATime is enough that handing them over costs nothing.
+const linesAtATime = 1000
+
+// nextLines reads some lines. With an error, io.EOF too, they are the last.
+func nextLines(in *bufio.Reader) (lines [][]byte, err error) {
+	for len(lines) < linesAtATime && err == nil {
+		var line []byte
+		if line, err = in.ReadBytes('\n'); len(line) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return lines, err
+}
+
+// decodedLine is a line, decoded as a response, which most of them are.
+type decodedLine struct {
+	text []byte
+	response
+	err error
+}
+
+func decodeAll(lines [][]byte) []decodedLine {
+	all := make([]decodedLine, len(lines))
+	for i, text := range lines {
+		all[i].text = text
+		all[i].err = json.Unmarshal(text, &all[i].response)
+	}
+	return all
+}
+
 // add adds a line.
-func (r *reader) add(text []byte, where func() string) error {
-	var line response // most of them are
-	if err := json.Unmarshal(text, &line); err != nil {
+func (r *reader) add(line decodedLine, where func() string) error {
+	text := line.text
+	if err := line.err; err != nil {
 		if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) {
 			return fmt.Errorf("no line of a results file, or one that is cut off: %w", err)
 		}
@@ -101,7 +149,7 @@ func (r *reader) add(text []byte, where func() string) error {
 		if line.Process == "" || line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
 			return fmt.Errorf("a response without its process, round, worker or outcome")
 		}
-		r.process(line.Process, where).fold.Add(line.response())
+		r.process(line.Process, where).fold.Add(line.response.response())
 		return nil
 	case typeRun:
 		return decoded(text, r.addRun)
@@ -214,13 +262,13 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	missing := ""
 	switch {
 	case !ended:
-		missing = "its end"
+		missing = "its end is"
 	case l.Requests != e.Requests:
-		missing = fmt.Sprintf("%d of %s", e.Requests-l.Requests, herd.Count(e.Requests, "response"))
+		missing = fmt.Sprintf("%d of %s are", e.Requests-l.Requests, herd.Count(e.Requests, "response"))
 	default:
 		return
 	}
-	f.Details.Err = errors.Join(f.Details.Err, fmt.Errorf("%w: %s is missing", ErrIncomplete, missing))
+	f.Details.Err = errors.Join(f.Details.Err, fmt.Errorf("%w: %s missing", ErrIncomplete, missing))
 	f.Details.Verdict = herd.Verdict{Text: herd.Claim(l.BackendCalls, l.Expiries) + ": the run is not whole"}
 	if !ended {
 		f.Details.RedisCommands.Standing = "not available"

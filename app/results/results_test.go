@@ -211,7 +211,7 @@ func TestARunOfWhichLinesAreMissingIsNotOK(t *testing.T) {
 		t.Errorf("the whole run: %+v, %s", run.Verdict, run.Error)
 	}
 	run := whole(t, files[0]).Run()
-	if run.Verdict.OK || run.Error != "the files do not hold the whole run: 8 of 16 responses is missing" {
+	if run.Verdict.OK || run.Error != "the files do not hold the whole run: 8 of 16 responses are missing" {
 		t.Errorf("half of it: %+v, %s", run.Verdict, run.Error)
 	}
 	run = whole(t, files[1]).Run()
@@ -249,6 +249,24 @@ func TestBadFilesAreToldByFileAndLine(t *testing.T) {
 	}
 	if _, err := results.Read(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestRoundsThatAreOverOutliveTheirProcess(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "killed.jsonl")
+	w, err := results.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := w.Begin(begin)
+	for _, r := range some(rand.New(rand.NewPCG(1, 0)), 0, 3, 8) {
+		run.Keep(r)
+	}
+	if l := whole(t, name).Ledger; l.Rounds != 2 || l.Requests != 16 { // nobody has closed the file
+		t.Errorf("%d requests in %d rounds", l.Requests, l.Rounds)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -57,12 +57,22 @@ func (w *Writer) line(what any) {
 	}
 }
 
+// flush makes sure that what is there outlives the process.
+func (w *Writer) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = w.out.Flush()
+	}
+}
+
 // Run is a run in one mode, as this process writes it.
 type Run struct {
 	to      *Writer
 	start   Start
 	process string
 	started time.Time
+	round   int // of the last response
 }
 
 // Begin begins a run. Without a writer it returns nil, which keeps nothing.
@@ -78,11 +88,16 @@ func (w *Writer) Begin(s Start) *Run {
 	return r
 }
 
-// Keep writes a response.
+// Keep writes a response. It is called with one at a time. What came before its round is in the file by then.
 func (r *Run) Keep(response herd.Response) {
-	if r != nil {
-		r.to.line(newResponse(response, r.process, r.started))
+	if r == nil {
+		return
 	}
+	if response.Worker.Round != r.round {
+		r.round = response.Worker.Round
+		r.to.flush()
+	}
+	r.to.line(newResponse(response, r.process, r.started))
 }
 
 // End ends the run, of which that much is told.
