@@ -59,8 +59,8 @@ type Options struct {
 	// Spans and Reader, if set, get what the exporters get, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
-	// Recorder, if set, gets the spans too.
-	Recorder *Recorder
+	// Capture, if set, gets the spans too.
+	Capture *Capture
 	// WithoutRuntime leaves the metrics of the Go runtime out: another Telemetry of this process reports them.
 	WithoutRuntime bool
 }
@@ -70,8 +70,8 @@ func (o Options) processors() (all []sdktrace.SpanProcessor) {
 	if o.Spans != nil {
 		all = append(all, o.Spans)
 	}
-	if o.Recorder != nil {
-		all = append(all, o.Recorder)
+	if o.Capture != nil {
+		all = append(all, o.Capture)
 	}
 	return all
 }
@@ -108,7 +108,7 @@ type Telemetry struct {
 	patience  time.Duration            // with a receiver of spans that has stopped accepting
 }
 
-// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Recorder and Reader.
+// Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Capture and Reader.
 // The error says what to change; it comes before anything is sent.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)

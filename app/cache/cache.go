@@ -63,7 +63,7 @@ type Probe interface {
 	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result, error))
 }
 
-// NoProbe looks away.
+// NoProbe is a Probe that does nothing.
 type NoProbe struct{}
 
 // Miss implements [Probe].

@@ -182,7 +182,7 @@ func shown(args []string) []string {
 
 // runPlans makes the runs and reports them.
 func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Terminal, command string, plans []lab.Plan) (err error) {
-	s.Record = !s.Quiet || s.report != ""
+	s.Capture = !s.Quiet || s.report != ""
 	s.Waterfall = !s.Quiet && len(plans) == 1 // compare ends with all
 	s.Locks = slices.ContainsFunc(plans, func(plan lab.Plan) bool { return plan.Mode.Locks })
 	l, err := open(ctx, s, terminal, s.warnings(plans))

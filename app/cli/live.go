@@ -17,7 +17,7 @@ import (
 // liveSettings are the flags of live.
 type liveSettings struct {
 	*settings
-	plan lab.Live
+	plan lab.LivePlan
 }
 
 func newLiveSettings(table modes.Table) *liveSettings {

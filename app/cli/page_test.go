@@ -37,14 +37,14 @@ func contains(t *testing.T, text string, wants ...string) {
 }
 
 // roundOf is the round that the page draws of a run.
-func roundOf(t *testing.T, text string, run int) facts.Round {
+func roundOf(t *testing.T, text string, run int) facts.Waterfall {
 	t.Helper()
 	block := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(text)
 	if block == nil {
 		t.Fatal("no data on the page")
 	}
 	var data struct {
-		Runs []struct{ Rounds []facts.Round }
+		Runs []struct{ Rounds []facts.Waterfall }
 	}
 	if err := json.Unmarshal([]byte(block[1]), &data); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func roundOf(t *testing.T, text string, run int) facts.Round {
 	return data.Runs[run].Rounds[0]
 }
 
-func winners(r facts.Round) (n int) {
+func winners(r facts.Waterfall) (n int) {
 	for _, row := range r.Rows {
 		if row.Winner {
 			n++

@@ -23,7 +23,7 @@ type roundOfCalls struct {
 
 func newCalls() *calls { return &calls{rounds: map[int]*roundOfCalls{}} }
 
-// around returns next, watched.
+// around returns next, with its calls counted.
 func (c *calls) around(next cache.Loader) cache.Loader {
 	return faultyLoader(func(ctx context.Context, key string) (string, error) {
 		defer c.enter(herd.WorkerFrom(ctx).Round)()

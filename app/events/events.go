@@ -10,25 +10,25 @@ import (
 	"cachelab/app/herd"
 )
 
-// Step is what happened, as it is printed.
-type Step string
+// Kind is what happened, as it is printed.
+type Kind string
 
 // The steps, named after the commands.
 const (
-	GetHit      Step = "GET HIT"
-	GetMiss     Step = "GET MISS"
-	Acquired    Step = "SET NX PX acquired"
-	Wait        Step = "WAIT"
-	RecheckHit  Step = "GET HIT on the re-check"
-	RecheckMiss Step = "GET MISS on the re-check"
-	Call        Step = BackendCall
-	CallEnded   Step = "BACKEND answered"
-	Set         Step = "SET"
-	Released    Step = "DEL released"
-	Lost        Step = "DEL refused: the lock is not ours"
-	WaitEnded   Step = "WAIT ended"
-	Failed      Step = "FAILED"
-	Fault       Step = "FAULT" // injected by a drill
+	GetHit      Kind = "GET HIT"
+	GetMiss     Kind = "GET MISS"
+	Acquired    Kind = "SET NX PX acquired"
+	Wait        Kind = "WAIT"
+	RecheckHit  Kind = "GET HIT on the re-check"
+	RecheckMiss Kind = "GET MISS on the re-check"
+	Call        Kind = BackendCall
+	CallEnded   Kind = "BACKEND answered"
+	Set         Kind = "SET"
+	Released    Kind = "DEL released"
+	Lost        Kind = "DEL refused: the lock is not ours"
+	WaitEnded   Kind = "WAIT ended"
+	Failed      Kind = "FAILED"
+	Fault       Kind = "FAULT" // injected by a drill
 )
 
 // BackendCall is the Text of a Failed backend call; those of commands are the commands.
@@ -37,7 +37,7 @@ const BackendCall = "BACKEND CALL"
 // Event is one step of one worker.
 type Event struct {
 	Worker herd.Worker
-	Step   Step
+	Kind   Kind
 	Polls  int           // WaitEnded: how often it looked
 	Found  bool          // WaitEnded: the wait ended with the value
 	TTL    time.Duration // Set
@@ -46,42 +46,42 @@ type Event struct {
 	Err    error         // Failed: why
 }
 
-// A Teller passes each step on. The function is called from many goroutines and must not block for long.
-type Teller func(Event)
+// A Handler passes each step on. The function is called from many goroutines and must not block for long.
+type Handler func(Event)
 
-func (t Teller) tell(ctx context.Context, e Event) {
+func (t Handler) tell(ctx context.Context, e Event) {
 	e.Worker = herd.WorkerFrom(ctx)
 	t(e)
 }
 
-func (t Teller) fail(ctx context.Context, command string, err error) {
-	t.tell(ctx, Event{Step: Failed, Text: command, Err: err})
+func (t Handler) fail(ctx context.Context, command string, err error) {
+	t.tell(ctx, Event{Kind: Failed, Text: command, Err: err})
 }
 
 // Fault tells of a fault that a drill injected.
-func (t Teller) Fault(ctx context.Context, text string) { t.tell(ctx, Event{Step: Fault, Text: text}) }
+func (t Handler) Fault(ctx context.Context, text string) { t.tell(ctx, Event{Kind: Fault, Text: text}) }
 
 // Step tells of a step that another process reported; with an error, that its backend call failed.
-func (t Teller) Step(ctx context.Context, s Step, err error) {
+func (t Handler) Step(ctx context.Context, s Kind, err error) {
 	if err != nil {
 		t.fail(ctx, BackendCall, err)
 		return
 	}
-	t.tell(ctx, Event{Step: s})
+	t.tell(ctx, Event{Kind: s})
 }
 
-// Store returns next, told.
-func (t Teller) Store(next cache.Store) cache.Store { return store{next, t} }
+// Store returns next, with an event for each answer.
+func (t Handler) Store(next cache.Store) cache.Store { return store{next, t} }
 
-// Loader returns next, told.
-func (t Teller) Loader(next cache.Loader) cache.Loader { return loader{next, t} }
+// Loader returns next, with an event when a call begins and when it ends.
+func (t Handler) Loader(next cache.Loader) cache.Loader { return loader{next, t} }
 
-// Probe returns next, told.
-func (t Teller) Probe(next cache.Probe) cache.Probe { return probe{next, t} }
+// Probe returns next, with an event when a wait begins and when it ends.
+func (t Handler) Probe(next cache.Probe) cache.Probe { return probe{next, t} }
 
 type store struct {
 	next cache.Store
-	Teller
+	Handler
 }
 
 func (s store) Get(ctx context.Context, key string) (string, bool, error) {
@@ -102,13 +102,13 @@ func (s store) got(ctx context.Context, found bool, err error) {
 		s.fail(ctx, "GET", err)
 	case why == cache.Poll: // the end of the wait tells how many there were
 	case why == cache.Recheck && found:
-		s.tell(ctx, Event{Step: RecheckHit})
+		s.tell(ctx, Event{Kind: RecheckHit})
 	case why == cache.Recheck:
-		s.tell(ctx, Event{Step: RecheckMiss})
+		s.tell(ctx, Event{Kind: RecheckMiss})
 	case found:
-		s.tell(ctx, Event{Step: GetHit})
+		s.tell(ctx, Event{Kind: GetHit})
 	default:
-		s.tell(ctx, Event{Step: GetMiss})
+		s.tell(ctx, Event{Kind: GetMiss})
 	}
 }
 
@@ -117,7 +117,7 @@ func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (s
 	if err != nil {
 		s.fail(ctx, "SET", err)
 	} else {
-		s.tell(ctx, Event{Step: Set, TTL: ttl, Over: found})
+		s.tell(ctx, Event{Kind: Set, TTL: ttl, Over: found})
 	}
 	return replaced, found, err
 }
@@ -128,7 +128,7 @@ func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (
 	case err != nil:
 		s.fail(ctx, "SET NX PX", err)
 	case holder == token:
-		s.tell(ctx, Event{Step: Acquired})
+		s.tell(ctx, Event{Kind: Acquired})
 	}
 	return holder, err
 }
@@ -139,32 +139,32 @@ func (s store) Unlock(ctx context.Context, key, token string) (bool, error) {
 	case err != nil:
 		s.fail(ctx, "DEL", err)
 	case released:
-		s.tell(ctx, Event{Step: Released})
+		s.tell(ctx, Event{Kind: Released})
 	default:
-		s.tell(ctx, Event{Step: Lost})
+		s.tell(ctx, Event{Kind: Lost})
 	}
 	return released, err
 }
 
 type loader struct {
 	next cache.Loader
-	Teller
+	Handler
 }
 
 func (l loader) Load(ctx context.Context, key string) (string, error) {
-	l.tell(ctx, Event{Step: Call})
+	l.tell(ctx, Event{Kind: Call})
 	value, err := l.next.Load(ctx, key)
 	if err != nil {
 		l.fail(ctx, BackendCall, err)
 	} else {
-		l.tell(ctx, Event{Step: CallEnded})
+		l.tell(ctx, Event{Kind: CallEnded})
 	}
 	return value, err
 }
 
 type probe struct {
 	next cache.Probe
-	Teller
+	Handler
 }
 
 func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
@@ -172,11 +172,11 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 }
 
 func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
-	p.tell(ctx, Event{Step: Wait})
+	p.tell(ctx, Event{Kind: Wait})
 	inner, end := p.next.Wait(ctx, holder)
 	return inner, func(r cache.Result, err error) {
 		end(r, err)
 		// Polls that missed and polls that failed are not the one that found it.
-		p.tell(ctx, Event{Step: WaitEnded, Polls: r.Polls, Found: r.Hits > 0})
+		p.tell(ctx, Event{Kind: WaitEnded, Polls: r.Polls, Found: r.Hits > 0})
 	}
 }

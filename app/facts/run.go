@@ -62,7 +62,7 @@ type Run struct {
 	Duration float64      `json:"duration_s"`
 
 	// For the pictures: the recorded round, and the latency of each request in ascending order.
-	Round     Round           `json:"-"`
+	Waterfall Waterfall       `json:"-"`
 	Latencies []time.Duration `json:"-"`
 }
 
@@ -127,8 +127,8 @@ type Details struct {
 	Spans           telemetry.SpanCounts
 	TraceIDs        [][]string
 	Verdict         herd.Verdict
-	Err             error // why the run ended early
-	Round           Round // recorded, if pictures are wanted
+	Err             error     // why the run ended early
+	Waterfall       Waterfall // recorded, if pictures are wanted
 	Started         time.Time
 	Duration        time.Duration
 }
@@ -164,7 +164,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Overhead:       (d.Duration - l.InRounds - l.Expiring).Seconds(),
 		Started:        d.Started,
 		Duration:       d.Duration.Seconds(),
-		Round:          d.Round,
+		Waterfall:      d.Waterfall,
 		Latencies:      l.Latencies(),
 	}
 	for _, outcome := range cache.Outcomes() {

@@ -59,7 +59,7 @@ type Observer interface {
 	Worker(ctx context.Context, worker Worker) (inner context.Context, end func(Response))
 }
 
-// NoObserver looks away.
+// NoObserver is an Observer that does nothing.
 type NoObserver struct{}
 
 // Round implements [Observer].

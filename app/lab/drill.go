@@ -62,7 +62,7 @@ func (l *Lab) redisURL() string {
 }
 
 // faults begins the drill; without one there are none.
-func (s *session) faults(d *drill.Drill, tell events.Teller) drill.Faults {
+func (s *session) faults(d *drill.Drill, tell events.Handler) drill.Faults {
 	if d == nil {
 		return drill.None(s.mode.Judge)
 	}
@@ -90,8 +90,8 @@ func (s *session) faults(d *drill.Drill, tell events.Teller) drill.Faults {
 	return d.Begin(scene)
 }
 
-func observedStep(s drill.Step, err error) observe.Step {
-	step := observe.Step{Span: s.Command, Began: s.Began, Ended: s.Ended, Process: s.Process, Err: err}
+func observedStep(s drill.Step, err error) observe.RemoteStep {
+	step := observe.RemoteStep{Span: s.Command, Began: s.Began, Ended: s.Ended, Process: s.Process, Err: err}
 	switch s.Command {
 	case telemetry.SpanGet:
 		step.Attributes = append(step.Attributes, telemetry.CacheHit.Bool(s.Yes))
@@ -105,7 +105,7 @@ func observedStep(s drill.Step, err error) observe.Step {
 }
 
 // toldStep is the step as the same worker in this process would tell it.
-func toldStep(s drill.Step) events.Step {
+func toldStep(s drill.Step) events.Kind {
 	switch {
 	case s.Command == telemetry.SpanLock:
 		return events.Acquired

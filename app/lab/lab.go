@@ -53,8 +53,8 @@ type Config struct {
 	Reader sdkmetric.Reader
 	// Locks says that some run of the lab takes the fill lock: before the first it is found out whether Redis permits it.
 	Locks bool
-	// Record keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
-	Record, Waterfall bool
+	// Capture keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
+	Capture, Waterfall bool
 }
 
 // Lab holds what runs have in common: the Redis to use. Make one with [Open], and Close it.

@@ -17,8 +17,8 @@ import (
 	"cachelab/app/report"
 )
 
-// Live is the plan of a live run: workers that read on their own, in one mode after the other.
-type Live struct {
+// LivePlan is the plan of a live run: workers that read on their own, in one mode after the other.
+type LivePlan struct {
 	Modes []modes.Mode  // in turn; a single one goes on without phases
 	Each  time.Duration // of a phase
 	For   time.Duration // of the run; 0: until it is interrupted
@@ -28,7 +28,7 @@ type Live struct {
 // Live runs until ctx ends or plan.For has passed, and prints what each mode came to. Both are the run's proper end
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
 // without a single request is left out.
-func (l *Lab) Live(ctx context.Context, plan Live) (runs []facts.Run, err error) {
+func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err error) {
 	id := newRunID(modes.Live, time.Now())
 	locks := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Locks })
 	if err := l.ready(ctx, id, locks); err != nil {
@@ -57,7 +57,7 @@ func (l *Lab) Live(ctx context.Context, plan Live) (runs []facts.Run, err error)
 }
 
 // String says who asks, and in which mode.
-func (p Live) String(workers int) string {
+func (p LivePlan) String(workers int) string {
 	var names []string
 	for _, mode := range p.Modes {
 		names = append(names, mode.Name)
@@ -88,7 +88,7 @@ func closeAll(ctx context.Context, all []*traffic) error {
 }
 
 // flow lets the streams flow in turn, until ctx ends or the plan's time has passed.
-func (l *Lab) flow(ctx context.Context, plan Live, all []*traffic) {
+func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) {
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
 	for _, t := range all {
@@ -101,7 +101,7 @@ func (l *Lab) flow(ctx context.Context, plan Live, all []*traffic) {
 			Observer: view.Observe(t.mode.Name, t.bridge.Observer(herd.NoObserver{})),
 			Results:  t.results(),
 		}
-		t.bridge.Rest()
+		t.bridge.Pause()
 		t.telemetry.Push(ctx) // the zeros, before the first increment
 	}
 
@@ -135,7 +135,7 @@ func (c Config) patience() time.Duration {
 
 // phase lets one mode's stream flow for a time. No request of any mode is on its way when it begins, nor when it ends:
 // Redis's own counts in between are of this mode.
-func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.Live) {
+func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.LiveView) {
 	started := time.Now()
 	if t.facts.Started.IsZero() {
 		t.facts.Started = started
@@ -145,7 +145,7 @@ func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.
 	before := t.redis.TakeCensus(counting)
 	end := view.Phase(t.mode.Name, length)
 	end(t.stream.Flow(ctx, length))
-	t.bridge.Rest()
+	t.bridge.Pause()
 	counted, standing := t.redis.Count(counting, before)
 	t.facts.RedisCommands.Add(counted, standing)
 	t.facts.Duration += time.Since(started)

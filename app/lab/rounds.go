@@ -62,7 +62,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledger, err error) {
 	view := s.terminal.View(s.mode.Name, s.config.Workers, s.config.Rounds, !s.config.Quiet)
 	defer view.Close()
-	tell := events.Teller(view.Tell)
+	tell := events.Handler(view.Tell)
 	faults := s.faults(d, tell)
 	defer func() { err = errors.Join(err, faults.Close()) }()
 	h := herd.Herd{

@@ -34,7 +34,7 @@ func TestARunDoesNotWaitForWhoReadsIt(t *testing.T) {
 			return err
 		},
 		"live": func(l *lab.Lab) (err error) {
-			runs, err = l.Live(t.Context(), lab.Live{Modes: modes.All()[:2],
+			runs, err = l.Live(t.Context(), lab.LivePlan{Modes: modes.All()[:2],
 				Each: 750 * time.Millisecond, For: 1500 * time.Millisecond, Think: 2 * time.Millisecond})
 			return err
 		},

@@ -30,7 +30,7 @@ type session struct {
 	id       string // of the run
 
 	telemetry *telemetry.Telemetry
-	recorder  *telemetry.Recorder // nil for none
+	capture   *telemetry.Capture // nil for none
 	redis     *redisstore.Redis
 	service   *backend.Service
 	bridge    *observe.Bridge
@@ -55,12 +55,12 @@ func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.S
 
 func (s *session) open(ctx context.Context, first bool) (err error) {
 	l := s.Lab
-	if l.config.Record {
-		s.recorder = telemetry.NewRecorder()
+	if l.config.Capture {
+		s.capture = telemetry.NewCapture()
 	}
 	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
 		Switch: l.config.Telemetry, Run: s.id, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
-		Spans: l.config.Spans, Reader: l.config.Reader, Recorder: s.recorder, WithoutRuntime: !first,
+		Spans: l.config.Spans, Reader: l.config.Reader, Capture: s.capture, WithoutRuntime: !first,
 	})
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 }
 
 // strategy makes the mode's strategy, with the faults of a drill. Whatever it does is observed, and told.
-func (s *session) strategy(tell events.Teller, faults drill.Faults) cache.Strategy {
+func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strategy {
 	aside := cache.Aside{
 		Store:   tell.Store(s.bridge.Store(faults.Store(s.redis))),
 		Backend: tell.Loader(s.bridge.Loader(faults.Loader(s.service))),
@@ -115,7 +115,7 @@ func (s *session) results() herd.Results {
 func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 	v.Invariant = s.mode.Judge(l).Invariant // also of a drill, which promises something else
 	s.facts.Verdict = v
-	s.bridge.Rest()
+	s.bridge.Pause()
 	if l.Requests > 0 {
 		s.bridge.Finish(l, v)
 	}
@@ -124,8 +124,8 @@ func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 		s.facts.TraceIDs = s.bridge.TraceIDs()
 	}
 	s.links, s.unsampled = s.bridge.Links(), s.bridge.Unsampled()
-	if s.recorder != nil {
-		s.facts.Round = facts.NewRound(s.recorder.Recording())
+	if s.capture != nil {
+		s.facts.Waterfall = facts.NewWaterfall(s.capture.Recording())
 	}
 }
 

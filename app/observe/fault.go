@@ -18,8 +18,8 @@ func (b *Bridge) Fault(ctx context.Context, text string) {
 	span.SetAttributes(what)
 }
 
-// Step is what another process of the run did, and reported.
-type Step struct {
+// RemoteStep is what another process of the run did, and reported.
+type RemoteStep struct {
 	Span         string // its name
 	Began, Ended time.Time
 	Process      int // id
@@ -29,7 +29,7 @@ type Step struct {
 
 // Reported makes the span and the metric of a step that another process reported: its own would have died with it. What a
 // call that failed was answered, nobody knows.
-func (b *Bridge) Reported(ctx context.Context, s Step) {
+func (b *Bridge) Reported(ctx context.Context, s RemoteStep) {
 	ctx, span := b.tracer.Start(ctx, s.Span, trace.WithTimestamp(s.Began), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(telemetry.ProcessID.Int(s.Process)), trace.WithAttributes(s.Attributes...))
 	fail(ctx, span, s.Err)

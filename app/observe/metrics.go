@@ -238,13 +238,13 @@ func (b *Bridge) Begin(workers int) {
 	b.metrics.workers.Record(context.Background(), int64(workers), b.metrics.mode)
 }
 
-// Rest reports that the run is not active in this mode, for now.
-func (b *Bridge) Rest() { b.metrics.active.Record(context.Background(), 0, b.metrics.mode) }
+// Pause reports that the run is not active in this mode, for now.
+func (b *Bridge) Pause() { b.metrics.active.Record(context.Background(), 0, b.metrics.mode) }
 
 // Finish reports the end of the run: the ledger's exact latencies and the verdict.
 func (b *Bridge) Finish(l herd.Ledger, v herd.Verdict) {
 	m, ctx := b.metrics, context.Background()
-	b.Rest()
+	b.Pause()
 	ok := int64(0)
 	if v.OK {
 		ok = 1

@@ -79,7 +79,7 @@ func (b *Bridge) Links() int {
 	return b.links
 }
 
-// Observer returns next, observed: a root span for each slice of a round, a span and the metrics for each worker.
+// Observer returns next with telemetry: a root span for each slice of a round, a span and the metrics for each worker.
 func (b *Bridge) Observer(next herd.Observer) herd.Observer { return observer{next, b} }
 
 type observer struct {
@@ -192,7 +192,7 @@ func errorType(ctx context.Context, err error) string {
 	return telemetry.ErrorType(err)
 }
 
-// Store returns next, observed: the steps are counted as the strategy sees them. The spans of commands are the Redis
+// Store returns next with telemetry: the steps are counted as the strategy sees them. The spans of commands are the Redis
 // client's; what only the domain knows is added here: which GET is the re-check, and which winner a waiter waits for.
 func (b *Bridge) Store(next cache.Store) cache.Store { return store{next, b} }
 
@@ -259,7 +259,7 @@ func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (
 	return holder, err
 }
 
-// Loader returns next, observed: a span for each backend call, counted when it begins and when it ends.
+// Loader returns next with telemetry: a span for each backend call, counted when it begins and when it ends.
 func (b *Bridge) Loader(next cache.Loader) cache.Loader { return loader{next, b} }
 
 type loader struct {
@@ -292,7 +292,7 @@ func (b *Bridge) DescribeCall(ctx context.Context, c backend.Call) {
 		telemetry.Queued.Float64(milliseconds(c.Queued)), telemetry.Redundant.Bool(c.Redundant), telemetry.Repeated.Bool(c.Repeated))
 }
 
-// Probe returns next, observed: the spans MISS and wait for fill.
+// Probe returns next with telemetry: the spans MISS and wait for fill.
 func (b *Bridge) Probe(next cache.Probe) cache.Probe { return probe{next, b} }
 
 type probe struct {

@@ -28,10 +28,10 @@ type data struct {
 
 // runData is one run. Its facts are those of its JSON, but for the traces of later rounds.
 type runData struct {
-	Facts     facts.Run     `json:"facts"`
-	Color     string        `json:"color"`
-	Rounds    []facts.Round `json:"rounds"` // that were recorded, with at most maxRows workers each
-	Latencies []bin         `json:"latencies"`
+	Facts     facts.Run         `json:"facts"`
+	Color     string            `json:"color"`
+	Rounds    []facts.Waterfall `json:"rounds"` // that were recorded, with at most maxRows workers each
+	Latencies []bin             `json:"latencies"`
 }
 
 // bin is how many requests took as long as From, or longer by less than a bin's width.
@@ -44,9 +44,9 @@ func newData(p Page) data {
 	d := data{Command: p.Command, Settings: p.Settings, Runs: []runData{}, Planned: p.Planned, Error: p.Error, Version: p.Version, Made: p.Made,
 		BinWidth: binWidth(p.Runs)}
 	for _, r := range p.Runs {
-		one := runData{Facts: r.Run, Color: r.Color, Rounds: []facts.Round{}, Latencies: distribution(r.Latencies, d.BinWidth)}
+		one := runData{Facts: r.Run, Color: r.Color, Rounds: []facts.Waterfall{}, Latencies: distribution(r.Latencies, d.BinWidth)}
 		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), facts.MaxLinks)]
-		if round := r.Round; len(round.Rows) > 0 {
+		if round := r.Waterfall; len(round.Rows) > 0 {
 			round.Rows, round.InFlight = round.Sample(maxRows), coarse(round)
 			one.Rounds = append(one.Rounds, round)
 		}
@@ -85,7 +85,7 @@ func distribution(latencies []time.Duration, width time.Duration) []bin {
 }
 
 // coarse are the calls in flight in at most maxSteps steps: of many changes, the most in each stretch of time.
-func coarse(r facts.Round) []facts.Level {
+func coarse(r facts.Waterfall) []facts.Level {
 	steps := r.InFlight
 	if len(steps) <= maxSteps {
 		return steps

@@ -76,7 +76,7 @@ type data struct {
 	Runs     []struct {
 		Facts     json.RawMessage
 		Color     string
-		Rounds    []facts.Round
+		Rounds    []facts.Waterfall
 		Latencies []struct {
 			From time.Duration `json:"from_ns"`
 			N    int
@@ -225,9 +225,9 @@ func TestEverythingIsShownAsItIs(t *testing.T) {
 			r := &p.Runs[i]
 			r.ID, r.Mode, r.Redis, r.Error, r.Verdict.Text, r.About, r.Color = nasty, nasty, nasty, nasty, nasty, nasty, nasty
 			r.TraceIDs = [][]string{{nasty}}
-			for row := range r.Round.Rows {
-				r.Round.Rows[row].Outcome = nasty
-				r.Round.Rows[row].Bars = append(r.Round.Rows[row].Bars, facts.Bar{Kind: nasty, Text: nasty})
+			for row := range r.Waterfall.Rows {
+				r.Waterfall.Rows[row].Outcome = nasty
+				r.Waterfall.Rows[row].Bars = append(r.Waterfall.Rows[row].Bars, facts.Bar{Kind: nasty, Text: nasty})
 			}
 		}
 		var out bytes.Buffer
@@ -312,7 +312,7 @@ func TestThePageIsBounded(t *testing.T) {
 		s.Add(s.Add(w, "MISS", from, to, nil), "backend call", from, to, map[string]any{"queued_ms": 100.0})
 	}
 	r := factstest.BrokenRun()
-	r.Round = facts.NewRound(s.Recording)
+	r.Waterfall = facts.NewWaterfall(s.Recording)
 	r.TraceIDs, r.Spans = nil, telemetry.SpanCounts{Ended: 1, Exported: 1}
 	r.Latencies = nil
 	for n := range 1_000_000 {

@@ -82,7 +82,7 @@ func TestAWaterfallWithoutARoundPrintsNothing(t *testing.T) {
 
 func TestAWaterfallSaysWhatItLeavesOut(t *testing.T) {
 	r := factstest.BrokenRun()
-	r.Round.Workers, r.Round.Omitted = 10_000, 12_345
+	r.Waterfall.Workers, r.Waterfall.Omitted = 10_000, 12_345
 	if got := printed(func(t *report.Terminal) { t.Waterfalls(r) }); !strings.Contains(got, "12 of 10000 workers; of the round's spans 101 were kept, 12345 not") {
 		t.Errorf("printed:\n%s", got)
 	}

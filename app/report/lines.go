@@ -10,8 +10,8 @@ import (
 
 // eventLine is one step of one worker: "r1 w07 GET MISS".
 func eventLine(e events.Event, digits int) string {
-	line := fmt.Sprintf("r%d w%0*d %s", e.Worker.Round, digits, e.Worker.Number, e.Step)
-	switch e.Step {
+	line := fmt.Sprintf("r%d w%0*d %s", e.Worker.Round, digits, e.Worker.Number, e.Kind)
+	switch e.Kind {
 	case events.Set:
 		line = fmt.Sprintf("%s PX %d", line, e.TTL.Milliseconds())
 		if e.Over {

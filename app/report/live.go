@@ -11,9 +11,9 @@ import (
 	"cachelab/app/herd"
 )
 
-// Live is the view of a live run: a line for each expiry cycle and each phase, and on a terminal a status line
-// below them. Make one with [Terminal.Live], and Close it.
-type Live struct {
+// LiveView is the view of a live run: a line for each expiry cycle and each phase, and on a terminal a status line
+// below them. Make one with [Terminal.LiveView], and Close it.
+type LiveView struct {
 	*View
 
 	mu     sync.Mutex // guards all below
@@ -30,18 +30,18 @@ type phase struct {
 }
 
 // Live starts a view of a live run. With steps it prints a line for each.
-func (t *Terminal) Live(workers int, steps bool) *Live {
-	return &Live{View: newView(t, workers, steps)}
+func (t *Terminal) Live(workers int, steps bool) *LiveView {
+	return &LiveView{View: newView(t, workers, steps)}
 }
 
-func (l *Live) now() phase {
+func (l *LiveView) now() phase {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.phase
 }
 
 // status is the line that is always there.
-func (l *Live) status(int) string {
+func (l *LiveView) status(int) string {
 	p := l.now()
 	clock := time.Since(p.started).Round(time.Second).String()
 	if p.length > 0 {
@@ -52,7 +52,7 @@ func (l *Live) status(int) string {
 }
 
 // Phase says that a phase begins. It must end before the next begins.
-func (l *Live) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
+func (l *LiveView) Phase(mode string, length time.Duration) (end func(herd.Phase)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.phases++
@@ -67,13 +67,13 @@ func phaseLine(mode string, number int, p herd.Phase) string {
 		herd.Claim(p.BackendCalls, p.Expiries))
 }
 
-// Tell is an [events.Teller].
-func (l *Live) Tell(e events.Event) {
+// Tell is an [events.Handler].
+func (l *LiveView) Tell(e events.Event) {
 	l.mu.Lock()
 	switch {
-	case e.Step == events.Call:
+	case e.Kind == events.Call:
 		l.phase.calls++
-	case e.Step == events.Set && !e.Over:
+	case e.Kind == events.Set && !e.Over:
 		l.phase.expiries++
 	}
 	l.mu.Unlock()
@@ -81,13 +81,13 @@ func (l *Live) Tell(e events.Event) {
 }
 
 // Observe returns next, with a line for each round of mode in which something was missed.
-func (l *Live) Observe(mode string, next herd.Observer) herd.Observer {
+func (l *LiveView) Observe(mode string, next herd.Observer) herd.Observer {
 	return liveObserver{next, l, mode}
 }
 
 type liveObserver struct {
 	herd.Observer
-	view *Live
+	view *LiveView
 	mode string
 }
 

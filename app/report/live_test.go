@@ -30,7 +30,7 @@ func TestLiveTellsOfCyclesAndPhases(t *testing.T) {
 		}
 		end(herd.RoundSummary{Round: herd.Round{Number: number}, Sum: herd.Sum{Requests: requests, Counts: c, Expiries: c.SetsAbsent, Outcomes: outcomes}, Elapsed: 3250 * time.Millisecond})
 	}
-	view.Tell(events.Event{Worker: herd.Worker{Round: 1, Number: 7}, Step: events.Call})
+	view.Tell(events.Event{Worker: herd.Worker{Round: 1, Number: 7}, Kind: events.Call})
 	round(1, cache.Counts{Misses: 16, BackendCalls: 16, SetsAbsent: 1}, map[cache.Outcome]int{cache.Hit: 184, cache.Filled: 15, cache.Failed: 1})
 	round(2, cache.Counts{Hits: 50}, map[cache.Outcome]int{cache.Hit: 50}) // nobody missed: nothing to tell
 	round(3, cache.Counts{}, map[cache.Outcome]int{cache.Failed: 3})       // Redis is away

@@ -32,7 +32,7 @@ func TestStepsBeyondTheBoundAreLeftOutAndCounted(t *testing.T) {
 	<-screen.asked // the printer has it, and no more
 	view := terminal.View("fixed", 50, 5, true)
 	for range bound + 12 {
-		view.Tell(events.Event{Step: events.GetHit})
+		view.Tell(events.Event{Kind: events.GetHit})
 	}
 	terminal.Say("last")
 	close(screen.release)

@@ -87,14 +87,14 @@ var xterm = []string{"TERM=xterm-256color"}
 func live(terminal *report.Terminal, await func()) {
 	view := terminal.Live(20, true)
 	view.Phase("broken", 30*time.Second)
-	view.Tell(events.Event{Step: events.GetMiss})
+	view.Tell(events.Event{Kind: events.GetMiss})
 	await()
 	view.Close()
 }
 
 func rounds(terminal *report.Terminal, await func()) {
 	view := terminal.View("fixed", 50, 5, true)
-	view.Tell(events.Event{Step: events.GetMiss})
+	view.Tell(events.Event{Kind: events.GetMiss})
 	await()
 	view.Close()
 }

@@ -61,9 +61,9 @@ func (v *View) status(width int) string {
 // say prints a line.
 func (v *View) say(line string) { v.terminal.println(line) }
 
-// Tell is an [events.Teller].
+// Tell is an [events.Handler].
 func (v *View) Tell(e events.Event) {
-	switch e.Step {
+	switch e.Kind {
 	case events.Wait:
 		v.waiting.Add(1)
 	case events.WaitEnded:

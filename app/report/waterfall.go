@@ -34,7 +34,7 @@ var levels = []rune("▁▂▃▄▅▆▇█")
 func (t *Terminal) Waterfalls(runs ...facts.Run) {
 	s := scaleOf(runs)
 	for _, r := range runs {
-		if len(r.Round.Rows) == 0 {
+		if len(r.Waterfall.Rows) == 0 {
 			continue
 		}
 		t.println("")
@@ -54,7 +54,7 @@ type scale struct {
 func scaleOf(runs []facts.Run) scale {
 	s := scale{total: 1, peak: 1}
 	for _, r := range runs {
-		s.total, s.peak = max(s.total, r.Round.Elapsed), max(s.peak, r.Round.Peak)
+		s.total, s.peak = max(s.total, r.Waterfall.Elapsed), max(s.peak, r.Waterfall.Peak)
 	}
 	return s
 }
@@ -91,7 +91,7 @@ type textWaterfall struct {
 }
 
 func newTextWaterfall(r facts.Run, s scale, columns int, accent lipgloss.Style) textWaterfall {
-	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Round.Workers))), accent: accent}
+	w := textWaterfall{run: r, scale: s, digits: max(2, len(strconv.Itoa(r.Waterfall.Workers))), accent: accent}
 	w.width = max(minPlot, columns-w.margin()-len("  peak 50 in flight"))
 	return w
 }
@@ -100,7 +100,7 @@ func newTextWaterfall(r facts.Run, s scale, columns int, accent lipgloss.Style) 
 func (w textWaterfall) margin() int { return 6 + w.digits }
 
 func (w textWaterfall) lines() []string {
-	round := w.run.Round
+	round := w.run.Waterfall
 	rows := round.Sample(textRows)
 	lines := []string{
 		bold.Render(fmt.Sprintf("round %d of ", round.Number)) + w.accent.Bold(true).Render(w.run.Mode) +
@@ -156,10 +156,10 @@ func (w textWaterfall) row(row facts.Row) string {
 // inFlight is the most backend calls that were in flight in each column's time.
 func (w textWaterfall) inFlight() string {
 	most := make([]int, w.width)
-	for i, step := range w.run.Round.InFlight {
+	for i, step := range w.run.Waterfall.InFlight {
 		end := w.scale.total
-		if i+1 < len(w.run.Round.InFlight) {
-			end = w.run.Round.InFlight[i+1].At
+		if i+1 < len(w.run.Waterfall.InFlight) {
+			end = w.run.Waterfall.InFlight[i+1].At
 		}
 		for column := w.column(step.At); column <= w.column(end); column++ {
 			most[column] = max(most[column], step.N)
@@ -171,7 +171,7 @@ func (w textWaterfall) inFlight() string {
 			c.fill(column, column, levels[(n*len(levels)-1)/w.scale.peak], w.accent)
 		}
 	}
-	return fmt.Sprintf("%-*s%s  peak %d in flight", w.margin(), "  calls", c, w.run.Round.Peak)
+	return fmt.Sprintf("%-*s%s  peak %d in flight", w.margin(), "  calls", c, w.run.Waterfall.Peak)
 }
 
 func (w textWaterfall) legend(rows []facts.Row) string {
@@ -197,7 +197,7 @@ func (w textWaterfall) legend(rows []facts.Row) string {
 }
 
 // last is what came at the end, as far as it was recorded.
-func last(r facts.Round) string {
+func last(r facts.Waterfall) string {
 	if r.Omitted > 0 {
 		return "the last recorded answer"
 	}
@@ -205,7 +205,7 @@ func last(r facts.Round) string {
 }
 
 // leftOut says what a picture with that many rows does not show.
-func leftOut(r facts.Round, rows int) string {
+func leftOut(r facts.Waterfall, rows int) string {
 	if rows == r.Workers {
 		return ""
 	}

@@ -106,7 +106,7 @@ func BrokenRun() facts.Run {
 		Latency: herd.Quantiles{P50: 511 * ms, P95: 1020 * ms, P99: 1021 * ms, Max: 1021 * ms}}
 	r := facts.NewRun(l, facts.Details{ID: "broken-1", Mode: "broken", Redis: "embedded", BackendPeak: 20,
 		RedisCommands: facts.RedisCommands{Commands: redisstore.Commands{Get: 20, Set: 20}, Standing: redisstore.Exact},
-		Verdict:       herd.JudgeHerd(l), Round: facts.NewRound(BrokenRound()), Started: Began, Duration: 1100 * ms})
+		Verdict:       herd.JudgeHerd(l), Waterfall: facts.NewWaterfall(BrokenRound()), Started: Began, Duration: 1100 * ms})
 	for n := range 20 {
 		r.Latencies = append(r.Latencies, time.Duration(n/5)*250*ms+252*ms+time.Duration(n)*ms)
 	}
@@ -124,7 +124,7 @@ func FixedRun() facts.Run {
 	r := facts.NewRun(l, facts.Details{ID: "fixed-1", Mode: "fixed", Redis: "embedded", BackendPeak: 1,
 		RedisCommands: facts.RedisCommands{Standing: redisstore.NotAvailable},
 		Spans:         telemetry.SpanCounts{Ended: 300, Exported: 300}, TraceIDs: [][]string{{"4bf92f"}},
-		Verdict: herd.JudgeSingleFill(l), Round: facts.NewRound(FixedRound()), Started: Began, Duration: 400 * ms})
+		Verdict: herd.JudgeSingleFill(l), Waterfall: facts.NewWaterfall(FixedRound()), Started: Began, Duration: 400 * ms})
 	for n := range 20 {
 		r.Latencies = append(r.Latencies, 255*ms+time.Duration(n)*2*ms)
 	}

@@ -13,7 +13,7 @@ import (
 const ms = time.Millisecond
 
 func TestARoundIsReadFromItsSpans(t *testing.T) {
-	broken, fixed := facts.NewRound(factstest.BrokenRound()), facts.NewRound(factstest.FixedRound())
+	broken, fixed := facts.NewWaterfall(factstest.BrokenRound()), facts.NewWaterfall(factstest.FixedRound())
 	if broken.Calls != 20 || broken.Peak != 20 || broken.Elapsed != 1021*ms || len(broken.Rows) != 20 {
 		t.Errorf("broken: peak %d, %v, %d rows", broken.Peak, broken.Elapsed, len(broken.Rows))
 	}
@@ -65,11 +65,11 @@ func TestSpansWithoutTheirWorkerAreLeftOut(t *testing.T) {
 	recording.Spans = slices.DeleteFunc(recording.Spans, func(s telemetry.Span) bool {
 		return s.Name == "worker" && s.Attributes["number"] != int64(3)
 	})
-	round := facts.NewRound(recording)
+	round := facts.NewWaterfall(recording)
 	if len(round.Rows) != 1 || round.Rows[0].Worker != 3 || !slices.Equal(round.Rows[0].WaitsFor, []int{0}) {
 		t.Errorf("got %+v", round.Rows)
 	}
-	if empty := facts.NewRound(telemetry.Recording{}); len(empty.Rows) != 0 || len(empty.InFlight) != 0 {
+	if empty := facts.NewWaterfall(telemetry.Recording{}); len(empty.Rows) != 0 || len(empty.InFlight) != 0 {
 		t.Errorf("got %+v of nothing", empty)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"cachelab/telemetry"
 )
 
-// Round is one round as the pictures show it, made from its spans. All times are from the first worker's start.
-type Round struct {
+// Waterfall is one round as the pictures show it, made from its spans. All times are from the first worker's start.
+type Waterfall struct {
 	Number   int           `json:"number"` // from 1; 0 if there is none
 	Workers  int           `json:"workers"`
 	Calls    int           `json:"calls"` // backend calls, as the round's span says
@@ -49,8 +49,8 @@ type Level struct {
 	N  int           `json:"n"`
 }
 
-// NewRound reads a recording.
-func NewRound(r telemetry.Recording) Round {
+// NewWaterfall reads a recording.
+func NewWaterfall(r telemetry.Recording) Waterfall {
 	b := roundBuilder{spans: map[string]telemetry.Span{}, rows: map[string]*Row{}}
 	for _, s := range r.Spans {
 		b.spans[s.ID] = s
@@ -58,7 +58,7 @@ func NewRound(r telemetry.Recording) Round {
 			b.zero = s.Start
 		}
 	}
-	round := Round{Number: r.Round, Workers: r.Workers, Kept: len(r.Spans), Omitted: r.Omitted}
+	round := Waterfall{Number: r.Round, Workers: r.Workers, Kept: len(r.Spans), Omitted: r.Omitted}
 	for _, s := range r.Spans {
 		if s.Parent == "" {
 			calls, _ := s.Attributes[string(telemetry.BackendCalls)].(int64)
@@ -207,7 +207,7 @@ func inFlight(rows []Row) (steps []Level, peak int) {
 }
 
 // Sample returns at most n rows: the winners, and of the others evenly chosen ones, in order.
-func (r Round) Sample(n int) []Row {
+func (r Waterfall) Sample(n int) []Row {
 	if len(r.Rows) <= n {
 		return r.Rows
 	}

@@ -17,12 +17,12 @@ const (
 	maxRecordedSpans  = 20_000
 )
 
-// Recorder keeps the spans of a run's first round in memory, for pictures: what is exported, and no second account.
-// It is a SpanProcessor for one run: give it to [Options.Recorder], and ask for the [Recording] at the end.
+// Capture keeps the spans of a run's first round in memory, for pictures: what is exported, and no second account.
+// It is a SpanProcessor for one run: give it to [Options.Capture], and ask for the [Recording] at the end.
 //
 // It is bounded. Of a large round it keeps the spans of the first slices whole, and from the others what makes a
 // fill (lock, re-check, backend call, SET, DEL) with the spans above it, so that the winner is there wherever it was.
-type Recorder struct {
+type Capture struct {
 	done atomic.Bool // the first round is over
 
 	mu      sync.Mutex // guards all below
@@ -34,13 +34,13 @@ type Recorder struct {
 	omitted int
 }
 
-// NewRecorder returns a recorder for one run.
-func NewRecorder() *Recorder {
-	return &Recorder{traces: map[trace.TraceID]bool{}, wanted: map[trace.SpanID]bool{}}
+// NewCapture returns a recorder for one run.
+func NewCapture() *Capture {
+	return &Capture{traces: map[trace.TraceID]bool{}, wanted: map[trace.SpanID]bool{}}
 }
 
 // OnStart implements [sdktrace.SpanProcessor]: it looks at roots only.
-func (r *Recorder) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+func (r *Capture) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 	if r.done.Load() || s.Parent().IsValid() {
 		return
 	}
@@ -61,7 +61,7 @@ func (r *Recorder) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 }
 
 // OnEnd implements [sdktrace.SpanProcessor].
-func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
+func (r *Capture) OnEnd(s sdktrace.ReadOnlySpan) {
 	if r.done.Load() {
 		return
 	}
@@ -99,10 +99,10 @@ func partOfFill(s sdktrace.ReadOnlySpan) bool {
 }
 
 // Shutdown implements [sdktrace.SpanProcessor].
-func (r *Recorder) Shutdown(context.Context) error { return nil }
+func (r *Capture) Shutdown(context.Context) error { return nil }
 
 // ForceFlush implements [sdktrace.SpanProcessor].
-func (r *Recorder) ForceFlush(context.Context) error { return nil }
+func (r *Capture) ForceFlush(context.Context) error { return nil }
 
 // Recording is one round as its spans tell it.
 type Recording struct {
@@ -123,7 +123,7 @@ type Span struct {
 }
 
 // Recording returns what was recorded.
-func (r *Recorder) Recording() Recording {
+func (r *Capture) Recording() Recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := Recording{Round: int(r.round), Workers: int(r.workers), Omitted: r.omitted}
