@@ -11,7 +11,6 @@ import (
 
 	"cachelab/app/cache"
 	"cachelab/app/cache/cachetest"
-	"cachelab/app/drill"
 )
 
 const (
@@ -192,7 +191,7 @@ func TestLateLockFindsTheFillOnTheRecheck(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := cachetest.NewStore()
 			loader := &cachetest.Loader{Answer: cachetest.Takes(fillTime, "9.99")}
-			answers, sum := stampede(t.Context(), fixed(drill.HoldBeforeLock(store, k), loader), 50)
+			answers, sum := stampede(t.Context(), fixed(cachetest.HoldBeforeLock(store, k), loader), 50)
 
 			equal(t, "backend calls", sum.BackendCalls, 1)
 			equal(t, "re-checks that hit", sum.Rechecked, k)
@@ -208,7 +207,7 @@ func TestWithoutTheRecheckEachHeldWorkerCallsTheBackend(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := cachetest.NewStore()
 			loader := &cachetest.Loader{Answer: cachetest.Takes(fillTime, "9.99")}
-			blind := drill.BlindRecheck{Store: drill.HoldBeforeLock(store, k)}
+			blind := cachetest.BlindRecheck{Store: cachetest.HoldBeforeLock(store, k)}
 			_, sum := stampede(t.Context(), fixed(blind, loader), 50)
 
 			equal(t, "backend calls", sum.BackendCalls, k+1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cachelab/app/cache"
+	"cachelab/app/cache/cachetest"
 	"cachelab/app/herd"
 )
 
@@ -56,11 +57,11 @@ func startNoRecheck(s Scene) Faults {
 	}
 	return Faults{
 		Store: func(next cache.Store) cache.Store {
-			blind := BlindRecheck{Store: afterFill{next, others}, Hidden: func(ctx context.Context) {
+			blind := cachetest.BlindRecheck{Store: afterFill{next, others}, Hidden: func(ctx context.Context) {
 				hidden.add(ctx)
 				s.Report(ctx, "the re-check found the value, and is answered with a miss")
 			}}
-			return HoldBeforeLock(blind, min(gated, s.Workers-1))
+			return cachetest.HoldBeforeLock(blind, min(gated, s.Workers-1))
 		},
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
 			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {

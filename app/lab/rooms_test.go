@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/modes":       {"cachelab/app/cache", "cachelab/app/herd"},
 	"cachelab/app/price":       {},
 	"cachelab/app/backend":     {"cachelab/app/price"},
-	"cachelab/app/drill":       {"cachelab/app/cache", "cachelab/app/herd"},
+	"cachelab/app/drill":       {"cachelab/app/cache", "cachelab/app/cache/cachetest", "cachelab/app/herd"},
 	"cachelab/app/embedded":    {},
 	"cachelab/app/redisserver": {},
 	"cachelab/app/redisstore":  {"cachelab/app/cache", "cachelab/telemetry/redact"},

@@ -1,4 +1,4 @@
-// Package cachetest has a store in memory and a scripted backend, for tests of strategies.
+// Package cachetest has a store in memory, a scripted backend and gates, for tests of strategies and for drills.
 package cachetest
 
 import (

@@ -1,4 +1,4 @@
-package drill
+package cachetest
 
 import (
 	"context"

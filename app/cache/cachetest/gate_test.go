@@ -1,4 +1,4 @@
-package drill_test
+package cachetest_test
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 
 	"cachelab/app/cache"
 	"cachelab/app/cache/cachetest"
-	"cachelab/app/drill"
 )
 
 // A held worker whose request is cancelled leaves, before the fill and while it waits for its turn.
 func TestHeldWorkersObeyTheirContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
-		gate := drill.HoldBeforeLock(store, 3)
+		gate := cachetest.HoldBeforeLock(store, 3)
 		left := errors.New("left")
 		held := func() (cancel func(), done <-chan error) {
 			ctx, stop := context.WithCancelCause(t.Context())
@@ -60,7 +59,7 @@ func TestHeldWorkersObeyTheirContexts(t *testing.T) {
 func TestAHeldWorkerWithoutTheLockPassesItsTurnOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := cachetest.NewStore()
-		gate := drill.HoldBeforeLock(store, 2)
+		gate := cachetest.HoldBeforeLock(store, 2)
 		if _, err := store.Lock(t.Context(), "lock", "another", time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +83,7 @@ func TestAHeldWorkerWithoutTheLockPassesItsTurnOn(t *testing.T) {
 func TestBlindRecheckHidesHitsAndTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hidden := 0
-		store := drill.BlindRecheck{Store: drill.HoldBeforeLock(cachetest.NewStore(), 1), Hidden: func(context.Context) { hidden++ }}
+		store := cachetest.BlindRecheck{Store: cachetest.HoldBeforeLock(cachetest.NewStore(), 1), Hidden: func(context.Context) { hidden++ }}
 		loader := &cachetest.Loader{Answer: cachetest.Takes(time.Second, "9.99")}
 		results := make(chan cache.Result, 2)
 		for range 2 {
@@ -103,4 +102,11 @@ func TestBlindRecheckHidesHitsAndTells(t *testing.T) {
 		equal(t, "hidden hits", hidden, 1)
 		equal(t, "re-checks that hit", a.Rechecked+b.Rechecked, 0)
 	})
+}
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
 }
