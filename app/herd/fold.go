@@ -16,7 +16,8 @@ type Fold struct {
 	rounds  map[int]*roundFold
 	first   firstErrors
 
-	latencies, ages, wakeLags []time.Duration
+	latencies, wakeLags []time.Duration
+	ages                ages
 }
 
 // roundFold is a round so far.
@@ -39,7 +40,7 @@ func NewFold(workers int, ttl time.Duration) *Fold {
 func (f *Fold) Add(r Response) {
 	f.latencies = append(f.latencies, r.Elapsed)
 	if age, known := r.Age(); known {
-		f.ages = append(f.ages, age)
+		f.ages.add(age)
 	}
 	f.first.add(r)
 
@@ -85,7 +86,7 @@ func (f *Fold) Join(other *Fold) {
 	}
 	f.first.join(other.first)
 	f.latencies = append(f.latencies, other.latencies...)
-	f.ages = append(f.ages, other.ages...)
+	f.ages.join(other.ages)
 	f.wakeLags = append(f.wakeLags, other.wakeLags...)
 }
 
@@ -99,7 +100,7 @@ func (f *Fold) Ledger() Ledger {
 		l.InRounds += round.Elapsed
 	}
 	slices.SortFunc(l.ByRound, func(a, b RoundSummary) int { return a.Number - b.Number })
-	l.Latency, l.WakeLag, l.Age = quantiles(f.latencies), quantiles(f.wakeLags), quantiles(f.ages)
+	l.Latency, l.WakeLag, l.Age = quantiles(f.latencies), quantiles(f.wakeLags), quantiles(f.ages.all())
 	l.Overdue = l.Age.beyond(f.ttl)
 	return l
 }

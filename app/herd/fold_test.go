@@ -51,6 +51,18 @@ func TestAgeIsFromTheBackendsAnswerAndOverdueWhatIsBeyondTheTTL(t *testing.T) {
 	})
 }
 
+func TestAgesOfHoursAreExactToo(t *testing.T) {
+	now := time.Now()
+	f := herd.NewFold(1, time.Hour)
+	for i, age := range []time.Duration{3*time.Hour + 1500*time.Nanosecond, 2 * time.Hour, 71 * time.Minute, 1500 * time.Nanosecond} {
+		f.Add(herd.Response{Worker: herd.Worker{Round: 1, Number: i + 1}, At: now, Answered: now.Add(-age)})
+	}
+	l := f.Ledger()
+	if us := time.Microsecond; l.Age.Max != 3*time.Hour+us || l.Age.P50 != 71*time.Minute || l.Overdue.Max != 2*time.Hour+us || l.Overdue.P50 != 11*time.Minute {
+		t.Errorf("age %v, overdue %v", l.Age, l.Overdue)
+	}
+}
+
 func TestCallsThatTheCacheShouldHaveSparedAreTheirRequests(t *testing.T) {
 	s := &scripted{get: func(ctx context.Context, w herd.Worker) (cache.Result, error) {
 		herd.CountCall(ctx, w.Number > 1, w.Round == 2 && w.Number == 1)

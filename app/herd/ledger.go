@@ -112,6 +112,33 @@ func (l *Ledger) FirstErrors() []error {
 	return all
 }
 
+// ages keeps ages in whole microseconds, which is what is shown: most in 4 bytes, as a live run has many.
+type ages struct {
+	young []uint32
+	old   []time.Duration // of more than an hour
+}
+
+func (a *ages) add(age time.Duration) {
+	if age.Microseconds() <= math.MaxUint32 {
+		a.young = append(a.young, uint32(max(0, age.Microseconds())))
+	} else {
+		a.old = append(a.old, age.Truncate(time.Microsecond))
+	}
+}
+
+func (a *ages) join(more ages) {
+	a.young = append(a.young, more.young...)
+	a.old = append(a.old, more.old...)
+}
+
+func (a *ages) all() []time.Duration {
+	all := slices.Clone(a.old)
+	for _, age := range a.young {
+		all = append(all, time.Duration(age)*time.Microsecond)
+	}
+	return all
+}
+
 // quantiles sorts d and takes the nearest ranks: exact values, no interpolation.
 func quantiles(d []time.Duration) Quantiles {
 	if len(d) == 0 {
