@@ -88,7 +88,7 @@ func (r *Capture) OnEnd(s sdktrace.ReadOnlySpan) {
 // partOfFill tells the spans that only a request with the lock, or with a backend call, has.
 func partOfFill(s sdktrace.ReadOnlySpan) bool {
 	switch s.Name() {
-	case SpanBackendCall, SpanSet, SpanDel:
+	case SpanBackendCall, SpanSet, SpanDel, SpanStoreAndUnlock:
 		return true
 	case SpanLock:
 		return attributesOf(s)[string(LockAcquired)] == true

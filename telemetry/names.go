@@ -10,15 +10,16 @@ const Service = "cachelab"
 
 // Spans. Those of a round are named after the mode too: "round broken".
 const (
-	SpanRound       = "round"
-	SpanWorker      = "worker"
-	SpanGet         = "GET"
-	SpanMiss        = "MISS"
-	SpanLock        = "SET NX PX"
-	SpanBackendCall = "backend call"
-	SpanSet         = "SET"
-	SpanDel         = "DEL"
-	SpanWait        = "wait for fill"
+	SpanRound          = "round"
+	SpanWorker         = "worker"
+	SpanGet            = "GET"
+	SpanMiss           = "MISS"
+	SpanLock           = "SET NX PX"
+	SpanBackendCall    = "backend call"
+	SpanSet            = "SET"
+	SpanDel            = "DEL"
+	SpanStoreAndUnlock = "SET, DEL"
+	SpanWait           = "wait for fill"
 )
 
 // Labels are the attributes that every metric of a mode of a run has.
@@ -55,6 +56,7 @@ const (
 	Recheck      = attribute.Key("recheck") // the winner's second GET
 	LockAcquired = attribute.Key("lock.acquired")
 	LockReleased = attribute.Key("lock.released")
+	Stored       = attribute.Key("stored") // false: the lock was lost, and a newer value is there
 	TTL          = attribute.Key("ttl_ms")
 	PTTL         = attribute.Key("pttl_ms")     // how long the value has left, where it is asked for: 0 just expired
 	EndedCycle   = attribute.Key("ended_cycle") // this SET ended an expiry cycle

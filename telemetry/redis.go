@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/extra/redisotel/v9"
@@ -41,7 +42,7 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
 	h := &commandHook{naming: naming, commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
-	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel} {
+	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock} {
 		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}
@@ -141,14 +142,13 @@ func (h *commandHook) watch(ctx context.Context, cmds []redis.Cmder, send func()
 	}
 	err := send()
 	extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
-	span.SetAttributes(append([]attribute.KeyValue{
+	span.SetAttributes(slices.Concat([]attribute.KeyValue{
 		semconv.DBSystemNameRedis,
 		semconv.DBOperationName(strings.ToUpper(cmd.Name())),
 		semconv.DBQueryText(text),
 		h.namespace,
-		answer(name, cmd, err),
 		left(cmds, err),
-	}, extra...)...)
+	}, answer(name, cmd, err), extra)...)
 	return err
 }
 
@@ -165,22 +165,28 @@ func left(cmds []redis.Cmder, err error) attribute.KeyValue {
 }
 
 // answer is what the reply means.
-func answer(name string, cmd redis.Cmder, err error) attribute.KeyValue {
+func answer(name string, cmd redis.Cmder, err error) []attribute.KeyValue {
+	one := func(a attribute.KeyValue) []attribute.KeyValue { return []attribute.KeyValue{a} }
 	absent := errors.Is(err, redis.Nil)
 	if err != nil && !absent {
-		return semconv.ErrorTypeKey.String(ErrorType(err))
+		return one(semconv.ErrorTypeKey.String(ErrorType(err)))
 	}
 	switch name {
 	case SpanGet:
-		return CacheHit.Bool(!absent)
+		return one(CacheHit.Bool(!absent))
 	case SpanLock: // nil, or one's own token after a lost reply
-		return LockAcquired.Bool(absent || reply(cmd) == cmd.Args()[2])
+		return one(LockAcquired.Bool(absent || reply(cmd) == cmd.Args()[2]))
 	case SpanSet:
-		return EndedCycle.Bool(absent)
+		return one(EndedCycle.Bool(absent))
 	case SpanDel:
-		return LockReleased.Bool(reply(cmd) == int64(1))
+		return one(LockReleased.Bool(reply(cmd) == int64(1)))
+	case SpanStoreAndUnlock: // stored, released, what was replaced
+		if r, ok := reply(cmd).([]any); ok && len(r) == 3 {
+			stored := r[0] == int64(1)
+			return []attribute.KeyValue{Stored.Bool(stored), EndedCycle.Bool(stored && r[2] == nil), LockReleased.Bool(r[1] == int64(1))}
+		}
 	}
-	return attribute.KeyValue{} // left out
+	return nil
 }
 
 func reply(cmd redis.Cmder) any {

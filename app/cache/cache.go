@@ -45,6 +45,18 @@ type Store interface {
 
 	// Unlock deletes key if it still holds token, in one atomic command, and reports whether it did.
 	Unlock(ctx context.Context, key, token string) (released bool, err error)
+
+	// StoreAndUnlock stores value at key for ttl if lockKey still holds token or key is absent, so that nothing newer is
+	// overwritten, and deletes lockKey if it still holds token, in one atomic command.
+	StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (Stored, error)
+}
+
+// Stored is what became of a value that was stored under a lock.
+type Stored struct {
+	Replaced string // the value that it replaced
+	Found    bool   // there was one
+	Stored   bool   // false: the lock was lost, and a newer value is there
+	Released bool   // false: the lock was lost
 }
 
 // A Loader calls the backend for the value of key: the slow thing that the cache protects.
@@ -106,7 +118,7 @@ type Result struct {
 }
 
 // Sent counts the commands that were sent to the store, by its methods.
-type Sent struct{ Get, Set, Lock, Unlock int }
+type Sent struct{ Get, Set, Lock, Unlock, StoreAndUnlock int }
 
 // Add adds d to s.
 func (s *Sent) Add(d Sent) {
@@ -114,6 +126,7 @@ func (s *Sent) Add(d Sent) {
 	s.Set += d.Set
 	s.Lock += d.Lock
 	s.Unlock += d.Unlock
+	s.StoreAndUnlock += d.StoreAndUnlock
 }
 
 // Errors are the latest error of each kind of step, nil for none.
@@ -146,6 +159,7 @@ type Counts struct {
 	SetsAbsent         int // fills that found the key absent
 	SetsReplaced       int // fills that replaced a value
 	SetsRefused        int // fills that the store refused: not cached
+	SetsLate           int // fills whose lock was lost and whose key had a newer value: not stored
 	SetsUnanswered     int // fills without an answer: whether they are cached, and ended a cycle, nobody knows
 	ReleasesRefused    int // releases that the store refused: the lock stays until its TTL ends
 	ReleasesUnanswered int // releases without an answer, in spite of further tries
@@ -170,6 +184,7 @@ func (c *Counts) Add(d Counts) {
 	c.SetsAbsent += d.SetsAbsent
 	c.SetsReplaced += d.SetsReplaced
 	c.SetsRefused += d.SetsRefused
+	c.SetsLate += d.SetsLate
 	c.SetsUnanswered += d.SetsUnanswered
 	c.ReleasesRefused += d.ReleasesRefused
 	c.ReleasesUnanswered += d.ReleasesUnanswered

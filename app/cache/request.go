@@ -50,6 +50,7 @@ type request struct {
 	unsure   bool      // the reply to the lock attempt was lost: the lock may be ours
 	answered time.Time // when the latest lock attempt was answered
 	failures int       // store errors tolerated so far
+	sent     bool      // a release whose reply was lost: the lock may be gone by it
 }
 
 func (a *Aside) request(key string) *request { return &request{Aside: a, key: key} }
@@ -164,6 +165,19 @@ func (r *request) tolerate(ctx context.Context, err error) error {
 
 // fill is the backend call and SET. If SET fails the caller still gets its value.
 func (r *request) fill(ctx context.Context) error {
+	if err := r.load(ctx); err != nil {
+		return err
+	}
+	ctx, limited, cancel := r.paidFor(ctx)
+	defer cancel()
+	r.Sent.Set++
+	_, found, err := r.Store.Set(limited, r.key, r.Value, r.ttl())
+	r.stored(ctx, found, err, "SET")
+	return nil
+}
+
+// load is the backend call.
+func (r *request) load(ctx context.Context) error {
 	value, err := r.Backend.Load(ctx, r.key)
 	r.BackendCalls++
 	if err != nil {
@@ -172,13 +186,39 @@ func (r *request) fill(ctx context.Context) error {
 		return r.Errors.Load
 	}
 	r.Value, r.Loaded = value, time.Now()
+	return nil
+}
 
-	// The value was paid for: a caller that leaves now does not keep it from the others.
-	ctx = context.WithoutCancel(ctx)
-	limited, cancel := context.WithTimeout(ctx, releaseTimeout+r.Passage)
+// storeAndUnlock stores the loaded value and gives the lock back, in one command. If it fails the caller still gets its
+// value, and the lock is given back alone.
+func (r *request) storeAndUnlock(ctx context.Context) {
+	ctx, limited, cancel := r.paidFor(ctx)
 	defer cancel()
-	r.Sent.Set++
-	_, found, err := r.Store.Set(limited, r.key, value, r.ttl())
+	r.Sent.StoreAndUnlock++
+	s, err := r.Store.StoreAndUnlock(limited, r.key, r.Value, r.ttl(), LockKey(r.key), r.token)
+	if err == nil && !s.Stored {
+		r.SetsLate++
+	} else {
+		r.stored(ctx, s.Found, err, "SET, DEL")
+	}
+	if err != nil {
+		r.sent = !errors.Is(err, ErrRefused)
+		r.unlock(ctx)
+		return
+	}
+	r.released(s.Released)
+}
+
+// paidFor returns the context of what follows a backend call: a caller that leaves now does not keep the value, or the lock,
+// from the others. It keeps ctx's values and drops its end; the limited one has an end of its own.
+func (r *request) paidFor(ctx context.Context) (lasting, limited context.Context, cancel context.CancelFunc) {
+	lasting = context.WithoutCancel(ctx)
+	limited, cancel = context.WithTimeout(lasting, releaseTimeout+r.Passage)
+	return lasting, limited, cancel
+}
+
+// stored counts what became of a fill.
+func (r *request) stored(ctx context.Context, found bool, err error, command string) {
 	switch {
 	case errors.Is(err, ErrRefused):
 		r.SetsRefused++
@@ -190,9 +230,8 @@ func (r *request) fill(ctx context.Context) error {
 		r.SetsAbsent++
 	}
 	if err != nil {
-		r.storeError(ctx, &r.Errors.Set, fmt.Errorf("SET %q: %w", r.key, err))
+		r.storeError(ctx, &r.Errors.Set, fmt.Errorf("%s %q: %w", command, r.key, err))
 	}
-	return nil
 }
 
 func (r *request) ttl() time.Duration {
@@ -204,8 +243,7 @@ func (r *request) ttl() time.Duration {
 // gives its lock back. A release that is sent again because its reply was lost finds nothing to delete; that
 // is the first one's doing and no lost lock.
 func (r *request) unlock(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	limited, cancel := context.WithTimeout(ctx, releaseTimeout+r.Passage)
+	ctx, limited, cancel := r.paidFor(ctx)
 	defer cancel()
 
 	for failures := range maxStoreErrors {
@@ -226,18 +264,25 @@ func (r *request) unlock(ctx context.Context) {
 		case r.unsure:
 			r.Acquired++
 			r.Released++
-		case released || failures > 0:
-			r.Released++
 		default:
-			r.Lost++
-			if time.Now().Before(r.lives.Add(-clockSlack)) {
-				r.LostEarly++
-			}
+			r.released(released || r.sent || failures > 0)
 		}
 		r.Tolerated += failures
 		return
 	}
 	if !r.unsure {
 		r.ReleasesUnanswered++
+	}
+}
+
+// released counts how a lock was given back.
+func (r *request) released(ours bool) {
+	if ours {
+		r.Released++
+		return
+	}
+	r.Lost++
+	if time.Now().Before(r.lives.Add(-clockSlack)) {
+		r.LostEarly++
 	}
 }

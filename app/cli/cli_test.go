@@ -454,10 +454,10 @@ func TestHelpTeaches(t *testing.T) {
 
 // redisCommands is what Redis must have counted, from the ledger and the store's table.
 func redisCommands(r facts.Run) redisstore.Commands {
-	return redisstore.CommandGet.Adds(r.Gets.Hit+r.Gets.Miss, 0).
-		Plus(redisstore.CommandLock.Adds(r.Lock.Acquired+r.Lock.Held, 0)).
-		Plus(redisstore.CommandSet.Adds(r.BackendCalls-r.BackendErrors, 0)).
-		Plus(redisstore.CommandUnlock.Adds(r.Lock.Acquired, r.Lock.Released))
+	return redisstore.CommandGet.Adds(r.Gets.Hit+r.Gets.Miss, 0, 0).
+		Plus(redisstore.CommandLock.Adds(r.Lock.Acquired+r.Lock.Held, 0, 0)).
+		Plus(redisstore.CommandSet.Adds(r.BackendCalls-r.BackendErrors, 0, 0)).
+		Plus(redisstore.CommandUnlock.Adds(r.Lock.Acquired, 0, r.Lock.Released))
 }
 
 // checkReadme compares the summary of a default run with the one in the README: the lines that do not vary.

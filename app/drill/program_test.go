@@ -199,10 +199,10 @@ func label(p *metricspb.NumberDataPoint, key string) string {
 func (d drilled) checkCommands(t *testing.T, standing redisstore.Standing, dead int) {
 	t.Helper()
 	releases := d.Lock.Acquired - dead
-	want := redisstore.CommandGet.Adds(d.Gets.Hit+d.Gets.Miss, 0).
-		Plus(redisstore.CommandLock.Adds(d.Lock.Acquired+d.Lock.Held, 0)).
-		Plus(redisstore.CommandSet.Adds(d.BackendCalls-d.BackendErrors, 0)).
-		Plus(redisstore.CommandUnlock.Adds(releases, d.Lock.Released))
+	want := redisstore.CommandGet.Adds(d.Gets.Hit+d.Gets.Miss, 0, 0).
+		Plus(redisstore.CommandLock.Adds(d.Lock.Acquired+d.Lock.Held, 0, 0)).
+		Plus(redisstore.CommandSet.Adds(d.BackendCalls-d.BackendErrors, 0, 0)).
+		Plus(redisstore.CommandUnlock.Adds(releases, 0, d.Lock.Released))
 	equal(t, "Redis counted", d.RedisCommands, facts.RedisCommands{Commands: want, Standing: standing})
 	spans := map[string]int{}
 	for _, s := range d.spans {

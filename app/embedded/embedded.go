@@ -25,10 +25,11 @@ type Server struct {
 	clock sync.Mutex // held while the clock is set; guards last
 	last  time.Time  // what it is set to
 
-	mu       sync.Mutex // guards all below
-	redis    *miniredis.Miniredis
-	starts   int
-	commands map[string]int // by lower-case name
+	mu          sync.Mutex // guards all below
+	redis       *miniredis.Miniredis
+	starts      int
+	commands    map[string]int            // by lower-case name
+	connections map[*server.Peer]struct{} // those that have sent something
 }
 
 // Start starts a server whose keys expire in real time. The caller must Close it.
@@ -53,7 +54,7 @@ func (s *Server) Start(context.Context) error {
 	defer s.mu.Unlock()
 	s.redis, s.addr = redis, redis.Addr()
 	s.starts++
-	s.commands = map[string]int{}
+	s.commands, s.connections = map[string]int{}, map[*server.Peer]struct{}{}
 	redis.Server().SetPreHook(s.count)
 	return nil
 }
@@ -99,16 +100,34 @@ func (s *Server) Close() error {
 }
 
 // count is called before each command. It returns false: the server shall execute the command. A SET starts a TTL, so
-// the clock must be right by then: set forward afterwards, it would eat of it. (No script here sends SET; in one, the
-// server would be locked.)
-func (s *Server) count(_ *server.Peer, command string, _ ...string) bool {
-	if strings.EqualFold(command, "SET") {
+// the clock must be right by then: set forward afterwards, it would eat of it. In a script the server is locked; there
+// the clock is that of the script's begin.
+func (s *Server) count(peer *server.Peer, command string, _ ...string) bool {
+	name := strings.ToLower(command)
+	s.mu.Lock()
+	s.commands[name]++
+	connection := s.isConnection(peer)
+	s.mu.Unlock()
+	if connection && (name == "set" || name == "eval") {
 		s.setClock()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commands[strings.ToLower(command)]++
 	return false
+}
+
+// isConnection tells a connection from a script that sends commands: a connection comes without a context, and is given one
+// with its first command. The caller holds mu.
+func (s *Server) isConnection(peer *server.Peer) bool {
+	if peer.Ctx == nil {
+		connections := s.connections
+		connections[peer] = struct{}{}
+		peer.OnDisconnect(func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(connections, peer)
+		})
+	}
+	_, known := s.connections[peer]
+	return known
 }
 
 // runClock sets the server's clock forward by the time that really passed.

@@ -56,3 +56,30 @@ func TestItCanBeStoppedAndComesBackEmptyAtTheSameAddress(t *testing.T) {
 		}
 	}
 }
+
+// The clock is set before a SET, and the server is locked while a script runs.
+func TestAScriptCanSet(t *testing.T) {
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Second})
+	defer client.Close()
+	started := time.Now()
+	err = client.Eval(t.Context(), `return redis.call("SET", KEYS[1], ARGV[1], "PX", "300")`, []string{"key"}, "value").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := server.Commands()["set"]; n != 1 {
+		t.Errorf("counted %d SETs, want the script's", n)
+	}
+	for deadline := time.Now().Add(5 * time.Second); client.Get(t.Context(), "key").Err() != redis.Nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the key does not expire")
+		}
+	}
+	if took := time.Since(started); took < 299*time.Millisecond {
+		t.Errorf("expired after %v, want 300 ms", took)
+	}
+}

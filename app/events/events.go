@@ -26,6 +26,7 @@ const (
 	Set         Kind = "SET"
 	Released    Kind = "DEL released"
 	Lost        Kind = "DEL refused: the lock is not ours"
+	Late        Kind = "SET refused: late, a newer value is there"
 	WaitEnded   Kind = "WAIT ended"
 	Failed      Kind = "FAILED"
 	Fault       Kind = "FAULT" // injected by a drill
@@ -144,6 +145,25 @@ func (s store) Unlock(ctx context.Context, key, token string) (bool, error) {
 		s.tell(ctx, Event{Kind: Lost})
 	}
 	return released, err
+}
+
+func (s store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (cache.Stored, error) {
+	stored, err := s.next.StoreAndUnlock(ctx, key, value, ttl, lockKey, token)
+	if err != nil {
+		s.fail(ctx, "SET, DEL", err)
+		return stored, err
+	}
+	if stored.Stored {
+		s.tell(ctx, Event{Kind: Set, TTL: ttl, Over: stored.Found})
+	} else {
+		s.tell(ctx, Event{Kind: Late})
+	}
+	if stored.Released {
+		s.tell(ctx, Event{Kind: Released})
+	} else {
+		s.tell(ctx, Event{Kind: Lost})
+	}
+	return stored, nil
 }
 
 type loader struct {

@@ -39,6 +39,7 @@ type Run struct {
 
 	Refused     Steps    `json:"refused"`
 	Unanswered  Steps    `json:"unanswered"`
+	SetsLate    int      `json:"sets_late"`    // fills that were not stored: their lock was lost and a newer value was there
 	FirstErrors []string `json:"first_errors"` // of each kind
 
 	Expiries       int     `json:"expiries"`
@@ -149,6 +150,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 		StoreErrors: l.StoreErrors, Tolerated: l.Tolerated,
 		Refused:        Steps{Set: l.SetsRefused, Release: l.ReleasesRefused},
 		Unanswered:     Steps{Set: l.SetsUnanswered, Release: l.ReleasesUnanswered},
+		SetsLate:       l.SetsLate,
 		FirstErrors:    []string{},
 		Expiries:       l.Expiries,
 		CallsPerExpiry: herd.CallsPerExpiry(l.BackendCalls, l.Expiries),

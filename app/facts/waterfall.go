@@ -169,6 +169,12 @@ func spanText(s telemetry.Span) string {
 		return say(string(telemetry.LockAcquired), "acquired", "held by another")
 	case telemetry.SpanSet:
 		return say(string(telemetry.EndedCycle), "ended the cycle", "over a value that was there")
+	case telemetry.SpanStoreAndUnlock:
+		if s.Attributes[string(telemetry.Stored)] == false {
+			return "late: a newer value is there"
+		}
+		return say(string(telemetry.EndedCycle), "ended the cycle", "over a value that was there") + ", " +
+			say(string(telemetry.LockReleased), "released", "no longer ours")
 	case telemetry.SpanDel:
 		return say(string(telemetry.LockReleased), "released", "no longer ours")
 	}

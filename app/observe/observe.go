@@ -244,6 +244,14 @@ func (s store) Set(ctx context.Context, key, value string, ttl time.Duration) (s
 	return replaced, found, err
 }
 
+func (s store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (cache.Stored, error) {
+	stored, err := s.Store.StoreAndUnlock(ctx, key, value, ttl, lockKey, token)
+	if err == nil && stored.Stored && !stored.Found {
+		s.metrics.happened(ctx, cache.Counts{SetsAbsent: 1})
+	}
+	return stored, err
+}
+
 func (s store) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
 	holder, err := s.Store.Lock(ctx, key, token, ttl)
 	switch {

@@ -13,39 +13,56 @@ func TestEachCommandAddsWhatTheTableSays(t *testing.T) {
 	type step struct {
 		name     string
 		command  redisstore.Command
+		stored   int
 		released int
 		send     func(*testing.T, *redisstore.Redis) error
 		want     redisstore.Commands
 	}
 	steps := []step{
-		{"GET that misses", redisstore.CommandGet, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"GET that misses", redisstore.CommandGet, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, _, err := r.Get(t.Context(), "key")
 			return err
 		}, redisstore.Commands{Get: 1}},
-		{"GET and PTTL", redisstore.CommandGetTTL, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"GET and PTTL", redisstore.CommandGetTTL, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, _, _, err := r.GetTTL(t.Context(), "key")
 			return err
 		}, redisstore.Commands{Get: 1}},
-		{"lock that is taken", redisstore.CommandLock, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"lock that is taken", redisstore.CommandLock, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, err := r.Lock(t.Context(), "lock", "A", time.Minute)
 			return err
 		}, redisstore.Commands{Set: 1}},
-		{"lock that is held", redisstore.CommandLock, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"lock that is held", redisstore.CommandLock, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, err := r.Lock(t.Context(), "lock", "B", time.Minute)
 			return err
 		}, redisstore.Commands{Set: 1}},
-		{"SET", redisstore.CommandSet, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"SET", redisstore.CommandSet, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, _, err := r.Set(t.Context(), "key", "value", time.Minute)
 			return err
 		}, redisstore.Commands{Set: 1}},
-		{"release of another's lock", redisstore.CommandUnlock, 0, func(t *testing.T, r *redisstore.Redis) error {
+		{"release of another's lock", redisstore.CommandUnlock, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
 			_, err := r.Unlock(t.Context(), "lock", "B")
 			return err
 		}, redisstore.Commands{Get: 1, Eval: 1}},
-		{"release of one's own lock", redisstore.CommandUnlock, 1, func(t *testing.T, r *redisstore.Redis) error {
+		{"release of one's own lock", redisstore.CommandUnlock, 0, 1, func(t *testing.T, r *redisstore.Redis) error {
 			_, err := r.Unlock(t.Context(), "lock", "A")
 			return err
 		}, redisstore.Commands{Get: 1, Eval: 1, Del: 1}},
+		{"store and release without the lock, over a value", redisstore.CommandStoreAndUnlock, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
+			_, err := r.StoreAndUnlock(t.Context(), "key", "late", time.Minute, "lock", "B")
+			return err
+		}, redisstore.Commands{Get: 1, Eval: 1}},
+		{"store and release without the lock, of an absent key", redisstore.CommandStoreAndUnlock, 1, 0, func(t *testing.T, r *redisstore.Redis) error {
+			_, err := r.StoreAndUnlock(t.Context(), "another", "value", time.Minute, "lock", "B")
+			return err
+		}, redisstore.Commands{Get: 1, Eval: 1, Set: 1}},
+		{"lock that is taken again", redisstore.CommandLock, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
+			_, err := r.Lock(t.Context(), "lock", "A", time.Minute)
+			return err
+		}, redisstore.Commands{Set: 1}},
+		{"store and release with the lock", redisstore.CommandStoreAndUnlock, 1, 1, func(t *testing.T, r *redisstore.Redis) error {
+			_, err := r.StoreAndUnlock(t.Context(), "key", "value", time.Minute, "lock", "A")
+			return err
+		}, redisstore.Commands{Get: 1, Eval: 1, Set: 1, Del: 1}},
 	}
 	check := func(t *testing.T, r *redisstore.Redis) {
 		for _, s := range steps {
@@ -54,7 +71,7 @@ func TestEachCommandAddsWhatTheTableSays(t *testing.T) {
 				t.Fatalf("%s: %v", s.name, err)
 			}
 			counted, standing := r.Count(t.Context(), census)
-			if table := s.command.Adds(1, s.released); counted != s.want || table != s.want || standing != redisstore.Exact {
+			if table := s.command.Adds(1, s.stored, s.released); counted != s.want || table != s.want || standing != redisstore.Exact {
 				t.Errorf("%s: Redis counted %+v (%s), the table says %+v, want %+v", s.name, counted, standing, table, s.want)
 			}
 		}

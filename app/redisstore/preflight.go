@@ -21,11 +21,11 @@ var ErrLocked = errors.New("the fill lock is held")
 func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err error) {
 	ending := context.WithoutCancel(ctx)
 	store := NewStore(r.keeper)
+	token := "preflight-" + r.options.Name
 	if _, _, _, err := store.GetTTL(ctx, key); err != nil {
 		return r.refused(ctx, fmt.Sprintf("GET and PTTL %q", key), err)
 	}
 	if lockKey != "" {
-		token := "preflight-" + r.options.Name
 		switch holder, err := store.Lock(ctx, lockKey, token, trialTTL); {
 		case err != nil:
 			return r.refused(ctx, fmt.Sprintf("SET %q NX GET PX", lockKey), err)
@@ -50,6 +50,16 @@ func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err 
 			err = r.refused(ctx, fmt.Sprintf("DEL %q", key), delErr)
 		}
 	}()
-	_, _, err = store.Set(ctx, key, value, trialTTL)
-	return r.refused(ctx, fmt.Sprintf("SET %q GET PX", key), err)
+	if _, _, err = store.Set(ctx, key, value, trialTTL); err != nil {
+		return r.refused(ctx, fmt.Sprintf("SET %q GET PX", key), err)
+	}
+	if lockKey == "" {
+		return nil
+	}
+	// Each of the two ways through the script: with a lock that is not ours the key is asked for, and is there.
+	_, err = store.StoreAndUnlock(ctx, key, value, trialTTL, lockKey, "not "+r.options.Name)
+	if err == nil {
+		_, err = store.StoreAndUnlock(ctx, key, value, trialTTL, lockKey, token)
+	}
+	return r.refused(ctx, fmt.Sprintf("EVAL (store %q and delete %q)", key, lockKey), err)
 }

@@ -102,7 +102,7 @@ func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
 		want []string
 	}{
 		{"no EVAL", func(t *testing.T) string { return user(t, "~*", "+@all", "-eval") },
-			[]string{`tried EVAL (compare and delete "product:42:price:filling") at redis://127.0.0.1:`, "NOPERM this user has no permissions to run the 'eval' command", "ACL SETUSER NAME +eval"}},
+			[]string{`tried EVAL (store "product:42:price" and delete "product:42:price:filling") at redis://127.0.0.1:`, "NOPERM this user has no permissions to run the 'eval' command", "ACL SETUSER NAME +eval"}},
 		{"no GET", func(t *testing.T) string { return user(t, "~*", "+@all", "-get") }, []string{`tried GET "product:42:price:filling"`, "NOPERM", "+get"}},
 		{"no SET", func(t *testing.T) string { return user(t, "~*", "+@all", "-set") },
 			[]string{`tried SET "product:42:price:filling" NX GET PX`, "NOPERM", "+set"}},

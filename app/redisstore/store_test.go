@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cachelab/app/cache"
+	"cachelab/app/cache/cachetest"
 	"cachelab/app/embedded"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/redisstore"
@@ -138,6 +139,56 @@ func TestGetTTLOfTheOddAnswers(t *testing.T) {
 			t.Errorf("PTTL %s: %q, %v, %v, %v, want %v", answer, value, left, found, err, want)
 		}
 	}
+}
+
+// Nothing newer is overwritten, and only the own lock is deleted.
+func TestStoreAndUnlock(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		before, lock string // "" for absent
+		want         cache.Stored
+		value, left  string // afterwards
+	}{
+		{name: "the lock is ours, the key is absent", lock: "A", want: cache.Stored{Stored: true, Released: true}, value: "new"},
+		{name: "the lock is ours, there is a value", before: "old", lock: "A",
+			want: cache.Stored{Stored: true, Released: true, Replaced: "old", Found: true}, value: "new"},
+		{name: "the lock is another's, the key is absent", lock: "B", want: cache.Stored{Stored: true}, value: "new", left: "B"},
+		{name: "the lock is another's, there is a value", before: "newer", lock: "B", value: "newer", left: "B"},
+		{name: "the lock is gone, the key is absent", want: cache.Stored{Stored: true}, value: "new"},
+		{name: "the lock is gone, there is a value", before: "newer", value: "newer"},
+		{name: "there is the empty value", before: "\x00", lock: "A", want: cache.Stored{Stored: true, Released: true, Found: true}, value: "new"},
+	} {
+		onStoreAndUnlock(t, test.name, func(t *testing.T, s cache.Store) {
+			ctx := t.Context()
+			if test.before != "" {
+				if _, _, err := s.Set(ctx, "key", strings.Trim(test.before, "\x00"), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.lock != "" {
+				if _, err := s.Lock(ctx, "lock", test.lock, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stored, err := s.StoreAndUnlock(ctx, "key", "new", 300*time.Millisecond, "lock", "A")
+			if err != nil || stored != test.want {
+				t.Errorf("got %+v, %v, want %+v", stored, err, test.want)
+			}
+			if value, found, err := s.Get(ctx, "key"); value != test.value || !found || err != nil {
+				t.Errorf("afterwards there is %q, %v, %v, want %q", value, found, err, test.value)
+			}
+			if left, _, err := s.Get(ctx, "lock"); left != test.left || err != nil {
+				t.Errorf("afterwards the lock is %q, %v, want %q", left, err, test.left)
+			}
+		})
+	}
+}
+
+// onStoreAndUnlock runs a test on a real Redis, on the embedded one, and on the store in memory, which does the same.
+func onStoreAndUnlock(t *testing.T, name string, test func(*testing.T, cache.Store)) {
+	t.Run("redis-server: "+name, func(t *testing.T) { test(t, open(t, redistest.Start(t).Addr())) })
+	t.Run("embedded: "+name, func(t *testing.T) { test(t, open(t, startEmbedded(t).Addr())) })
+	t.Run("memory: "+name, func(t *testing.T) { test(t, cachetest.NewStore()) })
 }
 
 func TestKeysAndLocksExpireInRealTime(t *testing.T) {

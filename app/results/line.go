@@ -117,6 +117,7 @@ type counts struct {
 	SetsAbsent         int `json:"sa,omitempty"`
 	SetsReplaced       int `json:"sr,omitempty"`
 	SetsRefused        int `json:"sf,omitempty"`
+	SetsLate           int `json:"sn,omitempty"`
 	SetsUnanswered     int `json:"su,omitempty"`
 	ReleasesRefused    int `json:"rf,omitempty"`
 	ReleasesUnanswered int `json:"ru,omitempty"`
@@ -124,10 +125,11 @@ type counts struct {
 
 // sent is cache.Sent.
 type sent struct {
-	Get    int `json:"sg,omitempty"`
-	Set    int `json:"ss,omitempty"`
-	Lock   int `json:"sl,omitempty"`
-	Unlock int `json:"sx,omitempty"`
+	Get            int `json:"sg,omitempty"`
+	Set            int `json:"ss,omitempty"`
+	Lock           int `json:"sl,omitempty"`
+	Unlock         int `json:"sx,omitempty"`
+	StoreAndUnlock int `json:"sy,omitempty"`
 }
 
 // errorTexts are the errors of a response, by step.

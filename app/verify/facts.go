@@ -50,8 +50,11 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	span := func(name string) *int { return n(spans.named[name]) }
 	sent := r.Sent
 	// What Redis must have counted, by the table of the store. A cell of Redis is its count without what other commands added.
-	adds := redisstore.CommandGet.Adds(sent.Get, 0).Plus(redisstore.CommandLock.Adds(sent.Lock, 0)).
-		Plus(redisstore.CommandSet.Adds(sent.Set, 0)).Plus(redisstore.CommandUnlock.Adds(sent.Unlock, run.Lock.Released))
+	inScripts := sent.StoreAndUnlock - run.SetsLate // SETs
+	sets := sent.Set + sent.Lock + inScripts
+	adds := redisstore.CommandGet.Adds(sent.Get, 0, 0).Plus(redisstore.CommandLock.Adds(sent.Lock, 0, 0)).
+		Plus(redisstore.CommandSet.Adds(sent.Set, 0, 0)).Plus(redisstore.CommandStoreAndUnlock.Adds(sent.StoreAndUnlock, inScripts, 0)).
+		Plus(redisstore.CommandUnlock.Adds(sent.Unlock, 0, run.Lock.Released))
 	own := func(counted, all, these int) *int { return n(counted - (all - these)) }
 	slices := 0
 	for _, ids := range run.TraceIDs {
@@ -85,8 +88,10 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	t.add("SET NX PX: held", n(run.Lock.Held), nil, n(spans.held), m.sum(telemetry.MetricLockAttempts, telemetry.Result.String("held")))
 	t.add("re-checks that hit", n(run.Lock.Rechecked), nil, n(spans.rechecks-r.Masked), m.sum(telemetry.MetricLockRechecks))
 	t.add("SET", n(sent.Set), nil, span(telemetry.SpanSet), m.command(telemetry.SpanSet))
-	t.add("SET and SET NX PX", n(sent.Set+sent.Lock), own(redis.Set, adds.Set, sent.Set+sent.Lock), n(spans.named[telemetry.SpanSet]+spans.named[telemetry.SpanLock]),
-		plus(m.command(telemetry.SpanSet), m.command(telemetry.SpanLock)))
+	t.add("SET, DEL (EVAL)", n(sent.StoreAndUnlock), own(redis.Eval, adds.Eval, sent.StoreAndUnlock), span(telemetry.SpanStoreAndUnlock),
+		m.command(telemetry.SpanStoreAndUnlock))
+	t.add("SET and SET NX PX", n(sets), own(redis.Set, adds.Set, sets), n(spans.named[telemetry.SpanSet]+spans.named[telemetry.SpanLock]+spans.stored),
+		plus(plus(m.command(telemetry.SpanSet), m.command(telemetry.SpanLock)), n(*m.command(telemetry.SpanStoreAndUnlock)-run.SetsLate)))
 	t.add("DEL (EVAL)", n(sent.Unlock), own(redis.Eval, adds.Eval, sent.Unlock), span(telemetry.SpanDel), m.command(telemetry.SpanDel))
 	t.add("DEL: released", n(run.Lock.Released), own(redis.Del, adds.Del, run.Lock.Released), n(spans.released), m.sum(telemetry.MetricLockReleases, telemetry.Result.String("released")))
 	t.add("DEL: lost", n(run.Lock.Lost), nil, refused, m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))

@@ -16,7 +16,7 @@ type spanFacts struct {
 	outcome map[string]int // of worker spans
 	missing []string       // ids of traces that are not stored
 
-	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, failedCalls, redundant, repeated int
+	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated int
 }
 
 // jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
@@ -105,6 +105,11 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 		case telemetry.SpanLock:
 			count(&f.acquired, is(string(telemetry.LockAcquired)))
 			count(&f.held, isNot(string(telemetry.LockAcquired)))
+		case telemetry.SpanStoreAndUnlock:
+			count(&f.released, is(string(telemetry.LockReleased)))
+			count(&f.refused, isNot(string(telemetry.LockReleased)))
+			count(&f.ended, is(string(telemetry.EndedCycle)))
+			count(&f.stored, is(string(telemetry.Stored)))
 		case telemetry.SpanDel:
 			count(&f.released, is(string(telemetry.LockReleased)))
 			count(&f.refused, isNot(string(telemetry.LockReleased)))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"cachelab/app/cache"
 )
 
 // Store implements cache.Store in memory. It expires by the time package's clock, so that it lives in a
@@ -96,6 +98,26 @@ func (s *Store) Unlock(ctx context.Context, key, token string) (bool, error) {
 	}
 	delete(s.entries, key)
 	return true, nil
+}
+
+// StoreAndUnlock implements cache.Store.
+func (s *Store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (cache.Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return cache.Stored{}, err
+	}
+	var stored cache.Stored
+	holder, held := s.live(lockKey)
+	replaced, found := s.live(key)
+	if stored.Released = held && holder == token; stored.Released {
+		delete(s.entries, lockKey)
+	}
+	if stored.Stored = stored.Released || !found; stored.Stored {
+		stored.Replaced, stored.Found = replaced, found
+		s.entries[key] = entry{value, time.Now().Add(ttl)}
+	}
+	return stored, nil
 }
 
 // Loader implements cache.Loader by a function of the call's number, and counts.

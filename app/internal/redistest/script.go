@@ -42,7 +42,12 @@ func Absent(command []string) string {
 		return Nil
 	case "PTTL":
 		return Int(-2)
-	case "DEL", "EVAL":
+	case "EVAL":
+		if command[2] == "2" { // store and release
+			return "*3\r\n" + Int(1) + Int(1) + Nil
+		}
+		return Int(1)
+	case "DEL":
 		return Int(1)
 	}
 	return OK
