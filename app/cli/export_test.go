@@ -1,34 +1,19 @@
 package cli
 
 import (
-	"slices"
-
 	"github.com/spf13/pflag"
 
 	"cachelab/app/modes"
 )
 
-// Flags returns the flags of the run commands, with the defaults of most.
-func Flags() []*pflag.Flag {
-	var all []*pflag.Flag
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newSettings(usual()).register(flags)
-	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f) })
+// FlagsOf returns the flags of a command, those of a run by any mode's name.
+func FlagsOf(name string) (all []*pflag.Flag) {
+	command, _, err := newRoot(Process{Modes: modes.All()}).Find([]string{name})
+	if err != nil {
+		panic(err)
+	}
+	command.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f) })
 	return all
-}
-
-// LiveFlags returns the flags that live has beside those of the run commands.
-func LiveFlags() []*pflag.Flag {
-	var own []*pflag.Flag
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newLiveSettings(modes.All()).register(flags)
-	usual := Flags()
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.ContainsFunc(usual, func(u *pflag.Flag) bool { return u.Name == f.Name }) {
-			own = append(own, f)
-		}
-	})
-	return own
 }
 
 // UnknownVariables returns what is said of the variables.

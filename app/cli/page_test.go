@@ -216,7 +216,7 @@ func TestTheLiveLineOnATerminal(t *testing.T) {
 }
 
 func TestReadmePicturesAreThereAndSmall(t *testing.T) {
-	pictures := regexp.MustCompile(`(?:src|srcset|href)="([^"]+\.png)"`).FindAllStringSubmatch(readme(t), -1)
+	pictures := regexp.MustCompile(`(?:src|srcset|href)="([^"]+\.png)"`).FindAllStringSubmatch(document(t, firstReadme), -1)
 	if len(pictures) < 3 {
 		t.Fatalf("found %d pictures", len(pictures))
 	}

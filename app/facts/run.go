@@ -14,7 +14,7 @@ import (
 	"cachelab/telemetry"
 )
 
-// Run is everything that is told of one run. Its JSON is part of the contract: see the README.
+// Run is everything that is told of one run. Its JSON is part of the contract: see app/README.md.
 type Run struct {
 	ID       string         `json:"run"`
 	Mode     string         `json:"mode"`
