@@ -18,11 +18,11 @@ var zooms = []time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 30 * 
 // herd 20 minutes after midnight, over within 20 seconds and with a hole among its pushes; at one o'clock 40 minutes of
 // live, in both modes.
 const storedRuns = `
-      - {series: 'cachelab_run_active_ratio{instance="broken-1",mode="broken"}', values: '_x1200 1x19 0'}
+      - {series: 'cachelab_run_active{instance="broken-1",mode="broken"}', values: '_x1200 1x19 0'}
       - {series: 'cachelab_backend_calls_total{instance="broken-1",mode="broken"}', values: '_x1200 0x3 50 _ _ _ 50 100x12'}
       - {series: 'go_memory_allocated_bytes_total{instance="broken-1"}', values: '_x1200 0x3 7000x16'}
-      - {series: 'cachelab_run_active_ratio{instance="live-1",mode="broken"}', values: '_x3600 1x1199 0x1200'}
-      - {series: 'cachelab_run_active_ratio{instance="live-1",mode="fixed"}', values: '_x3600 0x1199 1x1199 0'}
+      - {series: 'cachelab_run_active{instance="live-1",mode="broken"}', values: '_x3600 1x1199 0x1200'}
+      - {series: 'cachelab_run_active{instance="live-1",mode="fixed"}', values: '_x3600 0x1199 1x1199 0'}
       - {series: 'cachelab_backend_calls_total{instance="live-1",mode="broken"}', values: '_x3600 0+1x2400'}
       - {series: 'cachelab_backend_calls_total{instance="live-1",mode="fixed"}', values: '_x3600 0x1200 1x1200'}
       - {series: 'go_memory_allocated_bytes_total{instance="live-1"}', values: '_x3600 0+10x2400'}
@@ -60,10 +60,10 @@ func TestADrillIsNoNewestRun(t *testing.T) {
 tests:
   - interval: 1s
     input_series:
-      - {series: 'cachelab_run_active_ratio{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '1x20 0x100'}
+      - {series: 'cachelab_run_active{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '1x20 0x100'}
       - {series: 'cachelab_backend_calls_total{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '0x3 1x117'}
       - {series: 'cachelab_expiries_total{instance="rounds-1",mode="fixed",scenario="rounds"}', values: '0x3 1x117'}
-      - {series: 'cachelab_run_active_ratio{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 1x20 0x40'}
+      - {series: 'cachelab_run_active{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 1x20 0x40'}
       - {series: 'cachelab_backend_calls_total{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 0x3 8x57'}
       - {series: 'cachelab_expiries_total{instance="drill-1",mode="fixed",scenario="drill-no-recheck"}', values: '_x60 0x3 1x57'}
     promql_expr_test:
@@ -86,8 +86,8 @@ func TestARunIsNotJudgedBeforeItsEnd(t *testing.T) {
 tests:
   - interval: 1s
     input_series:
-      - {series: 'cachelab_run_active_ratio{instance="rounds-1",mode="broken",scenario="rounds"}', values: '1 1 1 1 1 1 1 1 1 0'}
-      - {series: 'cachelab_run_verdict_ratio{instance="rounds-1",mode="broken",scenario="rounds"}', values: '0 _ _ _ _ _ _ _ _ 1'}
+      - {series: 'cachelab_run_active{instance="rounds-1",mode="broken",scenario="rounds"}', values: '1 1 1 1 1 1 1 1 1 0'}
+      - {series: 'cachelab_run_verdict{instance="rounds-1",mode="broken",scenario="rounds"}', values: '0 _ _ _ _ _ _ _ _ 1'}
       - {series: 'cachelab_run_latency_seconds{instance="rounds-1",mode="broken",scenario="rounds",quantile="p99"}', values: '0 _ _ _ _ _ _ _ _ 1.32'}
     promql_expr_test:
 `

@@ -16,7 +16,7 @@ func TestWhatARunSaysAtItsEndHasNoZeroAtItsStart(t *testing.T) {
 	if r.code != 0 {
 		t.Fatal(r.out)
 	}
-	if ok := s.query(t, fmt.Sprintf(`min_over_time(cachelab_run_verdict_ratio{instance=%q}[5m])`, r.json.Run)); !slices.Equal(ok, []float64{1}) {
+	if ok := s.query(t, fmt.Sprintf(`min_over_time(cachelab_run_verdict{instance=%q}[5m])`, r.json.Run)); !slices.Equal(ok, []float64{1}) {
 		t.Errorf("the lowest verdict of a run that is ok: %v, want 1", ok)
 	}
 	lowest := s.query(t, fmt.Sprintf(`min_over_time(cachelab_run_latency_seconds{instance=%q}[5m])`, r.json.Run))

@@ -64,7 +64,7 @@ func (p *page) verdict() {
 	p.panel(5, 6, "Peak in flight", says("The most callers inside the backend at once, running or queued, in the newest run of each mode.",
 		"the whole herd stands there: the number of workers.", "1."),
 		p.inColors(number(count, ofEach(func(mode string) string {
-			return fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", perRun, backendPeak.in(inMode(mode)), lookBack)
+			return fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", perRun, in(telemetry.MetricBackendPeak, inMode(mode)), lookBack)
 		})...)))
 	p.panel(5, 6, "Latency p99", says("The slowest hundredth of requests in the newest run of each mode: the run's own exact value, an estimate until it ends.",
 		"the herd queues for the backend: a second and more.", "one fill plus a poll: about 0.3 s with a backend of 0.25 s."),
@@ -75,23 +75,23 @@ func (p *page) overTime() {
 	p.row("The herd over time: counted per interval, exact at every zoom")
 	p.panel(24, 8, "Backend calls", says("Backend calls in each interval of the graph. Shaded: a run, from start to end.",
 		"a wall at each expiry, as high as there are workers.", "a single call at each expiry: bars of 1, hardly to be seen beside the walls. That is the point."),
-		p.bars(count, query(added(backendCalls.in(), perMode), "{{mode}}")))
+		p.bars(count, query(added(in(telemetry.MetricBackendCalls), perMode), "{{mode}}")))
 	p.panel(12, 8, "In flight at peak", says("The most callers inside the backend at once in each interval, for each run.",
 		"jumps to the number of workers at each expiry, then drains ten at a time.", "never above 1."),
-		p.lines(count, query(most(backendPeak.in(), perRun), modeAndRun)).Decimals(0))
+		p.lines(count, query(most(in(telemetry.MetricBackendPeak), perRun), modeAndRun)).Decimals(0))
 	p.panel(12, 8, "GET: hits and misses", says("Replies to GET in each interval; a miss is a nil reply.",
 		"only misses: 50 at once, and each calls.", "more misses, as waiters poll, and then a hit for each of them. Polls are cheap, calls are not."),
-		p.bars(count, query(added(gets.in(), "mode, result"), "{{mode}} {{result}}")))
+		p.bars(count, query(added(in(telemetry.MetricGets), "mode, result"), "{{mode}} {{result}}")))
 	p.panel(12, 8, "Lock attempts", says("Attempts to take the fill lock in each interval: acquired, or held by another.",
 		"none: it knows no lock.", "one acquired at each expiry, the others find it held."),
-		p.bars(count, query(added(lockAttempts.in(), "mode, result"), "{{mode}} {{result}}")))
+		p.bars(count, query(added(in(telemetry.MetricLockAttempts), "mode, result"), "{{mode}} {{result}}")))
 	p.panel(6, 8, "Waiters", says("Requests that waited for another's fill and got the value without a call, in each interval.",
 		"none: nobody waits, all call.", "all but one of the herd, at each expiry."),
-		p.bars(count, query(added(requests.in(label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
+		p.bars(count, query(added(in(telemetry.MetricRequests, label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
 	p.panel(6, 8, "Wait time", says("How long those waited who got the value in each interval, p50 and p99, from a histogram.",
 		"nothing: nobody waits.", "about one fill, plus up to 50 ms of polling."),
-		p.lines(seconds, query(quantile("0.5", waitDuration.in(), perMode), "{{mode}} p50"),
-			query(quantile("0.99", waitDuration.in(), perMode), "{{mode}} p99")))
+		p.lines(seconds, query(quantile("0.5", in(telemetry.MetricWaitDuration), perMode), "{{mode}} p50"),
+			query(quantile("0.99", in(telemetry.MetricWaitDuration), perMode), "{{mode}} p99")))
 }
 
 func (p *page) latency() {
@@ -103,8 +103,8 @@ func (p *page) latency() {
 	}
 	p.panel(8, 9, "Latency p50 and p99", says("Quantiles of the latency of the requests that ended in each interval, from a histogram; dashed, once a run has ended, its exact ones. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
 		"p50 and p99 far apart, both far above one fill.", "p50 and p99 close together, near one fill."),
-		p.lines(seconds, query(quantile("0.5", requestDuration.in(), perMode), "{{mode}} p50").Exemplar(true),
-			query(quantile("0.99", requestDuration.in(), perMode), "{{mode}} p99").Exemplar(true),
+		p.lines(seconds, query(quantile("0.5", in(telemetry.MetricRequestDuration), perMode), "{{mode}} p50").Exemplar(true),
+			query(quantile("0.99", in(telemetry.MetricRequestDuration), perMode), "{{mode}} p99").Exemplar(true),
 			query(exactQuantiles("p50|p99"), "{{mode}} {{quantile}} of the run")).
 			OverrideByRegexp("/ of the run$/", []dashboard.DynamicConfigValue{
 				{Id: "custom.showPoints", Value: common.VisibilityModeNever}, {Id: "custom.fillOpacity", Value: 0}, {Id: "custom.lineWidth", Value: 1},
@@ -149,10 +149,10 @@ func runTable(table modes.Table) *table.PanelBuilder {
 	}{
 		{"verdict", count, 80, state()},
 		{"started", clock, 80, "1000 * " + started()},
-		{"workers", count, 75, last(workers.in())},
-		{"rounds", count, 70, total(rounds.in())},
-		{"backend calls", count, 110, total(backendCalls.in())},
-		{"expiries", count, 80, total(expiries.in())},
+		{"workers", count, 75, last(in(telemetry.MetricWorkers))},
+		{"rounds", count, 70, total(in(telemetry.MetricRounds))},
+		{"backend calls", count, 110, total(in(telemetry.MetricBackendCalls))},
+		{"expiries", count, 80, total(in(telemetry.MetricExpiries))},
 		{"calls per expiry", count, 125, perExpiry()},
 		{"p99", seconds, 80, p99()},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/text"
 
 	"cachelab/app/modes"
+	"cachelab/telemetry"
 )
 
 // window is what the graphs show at first: short, so that a herd is more than a line of one pixel.
@@ -38,9 +39,9 @@ func newPage(table modes.Table, uid, title, description string) *page {
 		Time(window, "now").Refresh("5s").Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Timepicker(dashboard.NewTimePickerBuilder().RefreshIntervals([]string{"1s", "5s", "10s", "30s", "1m", "5m"})).
 		Variables([]cog.Builder[dashboard.VariableModel]{
-			variable("mode", fmt.Sprintf("label_values(%s, mode)", runActive.stored()), dashboard.VariableSortAlphabeticalAsc),
+			variable("mode", fmt.Sprintf("label_values(%s, mode)", telemetry.MetricRunActive.Stored()), dashboard.VariableSortAlphabeticalAsc),
 			// newest first within a mode, as the id goes on with the time
-			variable("run", fmt.Sprintf(`label_values(%s{mode=~"$mode"}, %s)`, runActive.stored(), run), dashboard.VariableSortAlphabeticalDesc),
+			variable("run", fmt.Sprintf(`label_values(%s{mode=~"$mode"}, %s)`, telemetry.MetricRunActive.Stored(), run), dashboard.VariableSortAlphabeticalDesc),
 		})
 	return p
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 
 	"cachelab/app/modes"
+	"cachelab/telemetry"
 )
 
 // The colours of what is good, bad, and of no mode of the table.
@@ -128,7 +129,7 @@ func (p *page) inColors(n *stat.PanelBuilder) *stat.PanelBuilder {
 
 // spread is a heatmap of one mode's latencies.
 func spread(mode modes.Mode) *heatmap.PanelBuilder {
-	buckets := added(requestDuration.in(inMode(mode.Name)), "le")
+	buckets := added(in(telemetry.MetricRequestDuration, inMode(mode.Name)), "le")
 	return heatmap.NewPanelBuilder().
 		Targets(targets(query(buckets, "{{le}}").Format(prometheus.PromQueryFormatHeatmap).Exemplar(true))).
 		Unit(count).NoValue(nothing).Calculate(false).

@@ -40,14 +40,14 @@ func latest(series, offset string) string {
 // ofMode keeps the values of runs of the chosen modes. It is for the metrics of a process, which know no mode; that of
 // a live run has two.
 func ofMode(values string) string {
-	return fmt.Sprintf("%s and on (%s) %s", values, run, latest(runActive.in(), ""))
+	return fmt.Sprintf("%s and on (%s) %s", values, run, latest(in(telemetry.MetricRunActive), ""))
 }
 
 // running is 1 for each interval of a graph in which a run was active, or had been just before it: the last push, which
 // counts what was done to the very end, says that the run is over.
 func running(by string) string {
 	return fmt.Sprintf("max by (%[1]s) (max_over_time(%[2]s[$__interval]) > 0 or last_over_time(%[2]s[%[3]s] offset $__interval) > 0)",
-		by, runActive.in(), patience)
+		by, in(telemetry.MetricRunActive), patience)
 }
 
 // patience is for how long a run that has fallen silent is taken to go on: it was killed, or a push is late.
@@ -55,7 +55,7 @@ const patience = "5s"
 
 // band is [running] by mode, and 0 where no run of a mode goes that has one in the chosen time.
 func band() string {
-	return fmt.Sprintf("%s or 0 * max by (%s) (max_over_time(%s[$__range] @ end()))", running(perMode), perMode, runActive.in())
+	return fmt.Sprintf("%s or 0 * max by (%s) (max_over_time(%s[$__range] @ end()))", running(perMode), perMode, in(telemetry.MetricRunActive))
 }
 
 // during keeps the values that a run, or a mode, has while it is active. A value so far would else go on after the end.
@@ -70,7 +70,7 @@ func inModes(values string) string {
 
 // ended keeps the values of runs that are over: what is only known at the end.
 func ended(values string) string {
-	return fmt.Sprintf("(%s and on (%s) (%s == 0))", values, perRun, last(runActive.in()))
+	return fmt.Sprintf("(%s and on (%s) (%s == 0))", values, perRun, last(in(telemetry.MetricRunActive)))
 }
 
 // total is the last value of a run's counter, up to an hour ago: what the run printed. Never increase(), which
@@ -101,14 +101,14 @@ func quantile(q, buckets, by string) string {
 
 // exactQuantiles are the ledger's own of each run, drawn over the run's time once it has ended.
 func exactQuantiles(quantiles string) string {
-	exact := fmt.Sprintf("max by (%s, quantile) (last_over_time(%s[$__range] @ end()) > 0)", perRun, runLatency.in(`quantile=~"`+quantiles+`"`))
+	exact := fmt.Sprintf("max by (%s, quantile) (last_over_time(%s[$__range] @ end()) > 0)", perRun, in(telemetry.MetricRunLatency, `quantile=~"`+quantiles+`"`))
 	return fmt.Sprintf("max by (mode, quantile) (%s)", during(exact, perRun))
 }
 
 // started is when a run pushed for the first time, in seconds since 1970: the first sample of run.active in the last
 // hour. timestamp() tells the sample's own time, which only a subquery can carry over a run's end.
 func started(labels ...string) string {
-	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:1s]))", perRun, runActive.in(labels...), lookBack)
+	return fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:1s]))", perRun, in(telemetry.MetricRunActive, labels...), lookBack)
 }
 
 // ofNewest keeps the values of the run of this mode that was started last, be it ordinary or a load: a drill breaks
@@ -123,13 +123,13 @@ func inMode(mode string) string { return label("mode", mode) }
 
 // perExpiry is a run's backend calls per expiry cycle; nothing before the first cycle has ended.
 func perExpiry(labels ...string) string {
-	return fmt.Sprintf("%s / (%s > 0)", total(backendCalls.in(labels...)), total(expiries.in(labels...)))
+	return fmt.Sprintf("%s / (%s > 0)", total(in(telemetry.MetricBackendCalls, labels...)), total(in(telemetry.MetricExpiries, labels...)))
 }
 
 // p99 is the ledger's own once the run has ended, until then an estimate.
 func p99(labels ...string) string {
 	return fmt.Sprintf("%s or histogram_quantile(0.99, sum by (%s, le) (last_over_time(%s[%s])))",
-		ended(last(runLatency.in(append(labels, label("quantile", "p99"))...))), perRun, requestDuration.in(labels...), lookBack)
+		ended(last(in(telemetry.MetricRunLatency, append(labels, label("quantile", "p99"))...))), perRun, in(telemetry.MetricRequestDuration, labels...), lookBack)
 }
 
 // The state of a run, as a number for the table's words.
@@ -142,5 +142,5 @@ const (
 
 func state() string {
 	return fmt.Sprintf("%s or %d * (max by (%s) (last_over_time(%s[10s])) == 1) or %d * (%s == 1)",
-		ended(last(runVerdict.in())), stillGoing, perRun, runActive.in(), cutOff, last(runActive.in()))
+		ended(last(in(telemetry.MetricRunVerdict))), stillGoing, perRun, in(telemetry.MetricRunActive), cutOff, last(in(telemetry.MetricRunActive)))
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"cachelab/telemetry"
 )
 
 // A selector, or a name that only a metric can have.
@@ -12,8 +14,11 @@ var metricName = regexp.MustCompile(`\b([a-zA-Z_:][\w:]*)\{|\b((?:cachelab|db_cl
 
 func TestQueriesNameOnlyKnownMetrics(t *testing.T) {
 	known := map[string]bool{"ALERTS": true}
-	for _, m := range catalog() {
-		known[m.stored()] = true
+	for _, m := range telemetry.Metrics() {
+		known[m.Stored()] = true
+		if m.Kind == telemetry.Histogram {
+			known[m.Stored()+"_bucket"] = true
+		}
 	}
 	rules, err := os.ReadFile("../deploy/rules/alerts.yml")
 	if err != nil {
@@ -129,7 +134,7 @@ func TestSeriesOfTwoModesHaveTwoNames(t *testing.T) {
 	}
 }
 
-var chosenRuns = regexp.MustCompile(`^(.* and on \(instance\) )?[^{]*cachelab_run_active_ratio\{mode=~"\$mode"`)
+var chosenRuns = regexp.MustCompile(`^(.* and on \(instance\) )?[^{]*cachelab_run_active\{mode=~"\$mode"`)
 
 // A process's metrics know no mode: the run's own metrics say which modes it has.
 func TestRuntimePanelsFindTheModeOfARun(t *testing.T) {

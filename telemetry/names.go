@@ -2,8 +2,8 @@ package telemetry
 
 import "go.opentelemetry.io/otel/attribute"
 
-// Every name that the lab gives to a span, an attribute or a metric is in this file. Dashboards, alert rules and
-// tests take them from here.
+// Every name that the lab gives to a span or an attribute is in this file, and every metric in metrics.go. Dashboards, alert
+// rules and tests take them from there.
 
 // Service is the default of service.name; OTEL_SERVICE_NAME changes it.
 const Service = "cachelab"
@@ -82,47 +82,4 @@ const (
 	Result   = attribute.Key("result")
 	Quantile = attribute.Key("quantile")
 	Command  = attribute.Key("command")
-)
-
-// Metrics.
-const (
-	MetricGets             = "cachelab.gets"
-	MetricMisses           = "cachelab.misses"
-	MetricLockAttempts     = "cachelab.lock.attempts"
-	MetricLockRechecks     = "cachelab.lock.rechecks"
-	MetricLockReleases     = "cachelab.lock.releases"
-	MetricLockTimeouts     = "cachelab.lock.timeouts"
-	MetricPolls            = "cachelab.polls"
-	MetricBackendCalls     = "cachelab.backend.calls"
-	MetricBackendAnswers   = "cachelab.backend.answers"
-	MetricBackendRedundant = "cachelab.backend.redundant"
-	MetricBackendRepeated  = "cachelab.backend.repeated"
-	MetricBackendPeak      = "cachelab.backend.in_flight.peak"
-	MetricBackendQueued    = "cachelab.backend.queued"
-	MetricBackendDuration  = "cachelab.backend.duration"
-	MetricRequests         = "cachelab.requests"
-	MetricRequestDuration  = "cachelab.request.duration"
-	MetricWaitDuration     = "cachelab.wait.duration"
-	MetricExpiries         = "cachelab.expiries"
-	MetricRounds           = "cachelab.rounds"
-	MetricRunActive        = "cachelab.run.active"
-	MetricRunVerdict       = "cachelab.run.verdict"
-	MetricRunLatency       = "cachelab.run.latency"
-	MetricWorkers          = "cachelab.workers"
-	MetricRedisCommands    = "cachelab.redis.commands"
-	MetricSpans            = "cachelab.spans"
-)
-
-// Metrics of the Redis client's pool, reported by redisotel, and of the Go runtime, which the dashboards show too.
-const (
-	metricPoolCreateTime = "db.client.connections.create_time"
-
-	MetricPoolUseTime  = "db.client.connections.use_time" // its buckets are the lab's
-	MetricPoolUsage    = "db.client.connections.usage"
-	MetricPoolWaits    = "db.client.connections.waits"
-	MetricPoolTimeouts = "db.client.connections.timeouts"
-
-	MetricGoroutines = "go.goroutine.count"
-	MetricGoMemory   = "go.memory.used"
-	MetricGoAllocs   = "go.memory.allocated"
 )

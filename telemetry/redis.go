@@ -72,8 +72,8 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 
 // CommandCounter returns the counter of Redis commands, whoever asks for it.
 func (t *Telemetry) CommandCounter() (metric.Int64Counter, error) {
-	return t.MeterProvider.Meter(Service).Int64Counter(MetricRedisCommands,
-		metric.WithDescription("Redis commands that the workers sent"), metric.WithUnit("{command}"))
+	m := MetricRedisCommands.Info()
+	return t.MeterProvider.Meter(Service).Int64Counter(string(m.Name), metric.WithDescription(m.What), metric.WithUnit(m.Unit))
 }
 
 type commandKey struct{}

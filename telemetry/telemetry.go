@@ -257,8 +257,8 @@ func poolViews() []sdkmetric.View {
 	buckets := sdkmetric.AggregationExplicitBucketHistogram{
 		Boundaries: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
 	}
-	view := func(name string) sdkmetric.View {
-		return sdkmetric.NewView(sdkmetric.Instrument{Name: name}, sdkmetric.Stream{Aggregation: buckets})
+	view := func(m Metric) sdkmetric.View {
+		return sdkmetric.NewView(sdkmetric.Instrument{Name: string(m)}, sdkmetric.Stream{Aggregation: buckets})
 	}
 	return []sdkmetric.View{view(metricPoolCreateTime), view(MetricPoolUseTime)}
 }

@@ -202,7 +202,7 @@ func TestTelemetriesOfOneRunAreCountedApartAndReportTheRuntimeOnce(t *testing.T)
 		for _, resource := range push {
 			for _, scope := range resource.ScopeMetrics {
 				for _, m := range scope.Metrics {
-					if m.Name == telemetry.MetricGoroutines {
+					if m.Name == string(telemetry.MetricGoroutines) {
 						reports++
 					}
 				}

@@ -73,7 +73,7 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	counted := map[string]int64{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if m.Name != telemetry.MetricRedisCommands {
+			if m.Name != string(telemetry.MetricRedisCommands) {
 				continue
 			}
 			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {

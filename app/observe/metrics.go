@@ -82,67 +82,67 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 		return metric.WithAttributeSet(labels.Set(more...))
 	}
 	// new makes a series and reports it as 0: the first increment must not be the first sample.
-	newSeries := func(name, description, unit string, more ...attribute.KeyValue) series {
-		c, err := meter.Int64Counter(name, metric.WithDescription(description), metric.WithUnit(unit))
+	newSeries := func(of telemetry.Metric, more ...attribute.KeyValue) series {
+		i := of.Info()
+		c, err := meter.Int64Counter(string(of), metric.WithDescription(i.What), metric.WithUnit(i.Unit))
 		keep(err)
 		s := series{c, with(more...)}
 		s.add(0)
 		return s
 	}
-	count := func(of func(cache.Counts) int, name, description, unit string, more ...attribute.KeyValue) {
-		m.steps = append(m.steps, step{newSeries(name, description, unit, more...), of})
+	count := func(steps func(cache.Counts) int, of telemetry.Metric, more ...attribute.KeyValue) {
+		m.steps = append(m.steps, step{newSeries(of, more...), steps})
 	}
 	result := telemetry.Result.String
 
-	gets := "replies to GET"
-	count(func(c cache.Counts) int { return c.Hits }, telemetry.MetricGets, gets, "{reply}", result(resultHit))
-	count(func(c cache.Counts) int { return c.Misses }, telemetry.MetricGets, gets, "{reply}", result(resultMiss))
-	attempts := "attempts to take the fill lock"
-	count(func(c cache.Counts) int { return c.Acquired }, telemetry.MetricLockAttempts, attempts, "{attempt}", result(resultAcquired))
-	count(func(c cache.Counts) int { return c.Held }, telemetry.MetricLockAttempts, attempts, "{attempt}", result(resultHeld))
-	count(func(c cache.Counts) int { return c.Rechecked }, telemetry.MetricLockRechecks, "re-checks under the lock that found the value", "{check}")
-	releases := "releases of the fill lock"
-	count(func(c cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, releases, "{release}", result(resultReleased))
-	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, releases, "{release}", result(resultLost))
-	count(func(c cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, releases, "{release}", result(resultError))
-	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts, "waiters past their limit", "{waiter}")
-	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls, "GETs of waiters", "{poll}")
-	count(func(c cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries, "expiry cycles that a fill ended", "{cycle}")
-	m.misses = newSeries(telemetry.MetricMisses, "requests whose first GET found nothing", "{request}")
-	m.calls = newSeries(telemetry.MetricBackendCalls, "backend calls that began", "{call}")
+	count(func(c cache.Counts) int { return c.Hits }, telemetry.MetricGets, result(resultHit))
+	count(func(c cache.Counts) int { return c.Misses }, telemetry.MetricGets, result(resultMiss))
+	count(func(c cache.Counts) int { return c.Acquired }, telemetry.MetricLockAttempts, result(resultAcquired))
+	count(func(c cache.Counts) int { return c.Held }, telemetry.MetricLockAttempts, result(resultHeld))
+	count(func(c cache.Counts) int { return c.Rechecked }, telemetry.MetricLockRechecks)
+	count(func(c cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, result(resultReleased))
+	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, result(resultLost))
+	count(func(c cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, result(resultError))
+	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts)
+	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls)
+	count(func(c cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries)
+	m.misses = newSeries(telemetry.MetricMisses)
+	m.calls = newSeries(telemetry.MetricBackendCalls)
 	for _, r := range []string{resultOK, resultError, resultUnknown} {
-		m.answers[r] = newSeries(telemetry.MetricBackendAnswers, "backend calls that ended, by how", "{call}", result(r))
+		m.answers[r] = newSeries(telemetry.MetricBackendAnswers, result(r))
 		m.result[r] = with(result(r))
 	}
-	m.rounds = newSeries(telemetry.MetricRounds, "rounds that took place", "{round}")
+	m.rounds = newSeries(telemetry.MetricRounds)
 	for _, o := range cache.Outcomes() {
 		outcome := telemetry.Outcome.String(string(o))
-		m.requests[o] = newSeries(telemetry.MetricRequests, "requests by how they ended", "{request}", outcome)
+		m.requests[o] = newSeries(telemetry.MetricRequests, outcome)
 		m.outcome[o] = with(outcome)
 	}
 	m.mode = with()
 
-	histogram := func(name, description string) metric.Float64Histogram {
-		h, err := meter.Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"),
+	histogram := func(of telemetry.Metric) metric.Float64Histogram {
+		i := of.Info()
+		h, err := meter.Float64Histogram(string(of), metric.WithDescription(i.What), metric.WithUnit(i.Unit),
 			metric.WithExplicitBucketBoundaries(telemetry.Buckets()...))
 		keep(err)
 		return h
 	}
-	m.requestDuration = histogram(telemetry.MetricRequestDuration, "time from a worker's request to its answer")
-	m.waitDuration = histogram(telemetry.MetricWaitDuration, "time that a waiter waited for the fill")
-	m.backendDuration = histogram(telemetry.MetricBackendDuration, "time of a backend call, queueing included")
+	m.requestDuration = histogram(telemetry.MetricRequestDuration)
+	m.waitDuration = histogram(telemetry.MetricWaitDuration)
+	m.backendDuration = histogram(telemetry.MetricBackendDuration)
 
-	gauge := func(name, description, unit string) metric.Int64Gauge {
-		g, err := meter.Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+	gauge := func(of telemetry.Metric) metric.Int64Gauge {
+		i := of.Info()
+		g, err := meter.Int64Gauge(string(of), metric.WithDescription(i.What), metric.WithUnit(i.Unit))
 		keep(err)
 		return g
 	}
-	m.active = gauge(telemetry.MetricRunActive, "1 during a run, 0 at its end", "1")
-	m.verdict = gauge(telemetry.MetricRunVerdict, "at the end: 1 if the run did what its mode promises, else 0", "1")
-	m.workers = gauge(telemetry.MetricWorkers, "workers of the herd", "{worker}")
+	m.active = gauge(telemetry.MetricRunActive)
+	m.verdict = gauge(telemetry.MetricRunVerdict)
+	m.workers = gauge(telemetry.MetricWorkers)
+	latency := telemetry.MetricRunLatency.Info()
 	var err error
-	m.latency, err = meter.Float64Gauge(telemetry.MetricRunLatency, metric.WithUnit("s"),
-		metric.WithDescription("the ledger's exact quantiles of the request latency, at the end"))
+	m.latency, err = meter.Float64Gauge(string(latency.Name), metric.WithDescription(latency.What), metric.WithUnit(latency.Unit))
 	keep(err)
 	m.commands, err = t.CommandCounter()
 	keep(err)
@@ -156,27 +156,30 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 		}, instrument)
 		keep(err)
 	}
-	observed := func(name, description, unit string, value func() int) {
-		g, err := meter.Int64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+	observed := func(of telemetry.Metric, value func() int) {
+		i := of.Info()
+		g, err := meter.Int64ObservableGauge(string(of), metric.WithDescription(i.What), metric.WithUnit(i.Unit))
 		keep(err)
 		observe(g, func(o metric.Observer) { o.ObserveInt64(g, int64(value()), m.mode) })
 	}
-	observed(telemetry.MetricBackendPeak, "most backend calls in flight in the last 2 s", "{call}", service.RecentPeak)
-	observed(telemetry.MetricBackendQueued, "backend calls that queue for capacity", "{call}", func() int { return service.Stats().Queued })
+	observed(telemetry.MetricBackendPeak, service.RecentPeak)
+	observed(telemetry.MetricBackendQueued, func() int { return service.Stats().Queued })
 
-	counted := func(name, description string, value func() int) {
-		c, err := meter.Int64ObservableCounter(name, metric.WithDescription(description), metric.WithUnit("{call}"))
+	counter := func(of telemetry.Metric) metric.Int64ObservableCounter {
+		i := of.Info()
+		c, err := meter.Int64ObservableCounter(string(of), metric.WithDescription(i.What), metric.WithUnit(i.Unit))
 		keep(err)
+		return c
+	}
+	counted := func(of telemetry.Metric, value func() int) {
+		c := counter(of)
 		observe(c, func(o metric.Observer) { o.ObserveInt64(c, int64(value()), m.mode) })
 	}
-	counted(telemetry.MetricBackendRedundant, "backend calls that began while another for the same key was in flight",
-		func() int { return service.Stats().Redundant })
-	counted(telemetry.MetricBackendRepeated, "backend calls, not redundant, that began when the newest answer for the key was younger than half the TTL",
-		func() int { return service.Stats().Repeated })
+	counted(telemetry.MetricBackendRedundant, func() int { return service.Stats().Redundant })
+	counted(telemetry.MetricBackendRepeated, func() int { return service.Stats().Repeated })
 
 	exported, dropped := with(result(resultExported)), with(result(resultDropped))
-	fate, err := meter.Int64ObservableCounter(telemetry.MetricSpans, metric.WithDescription("spans by what became of them"), metric.WithUnit("{span}"))
-	keep(err)
+	fate := counter(telemetry.MetricSpans)
 	observe(fate, func(o metric.Observer) {
 		spans := t.Spans()
 		o.ObserveInt64(fate, int64(spans.Exported), exported)

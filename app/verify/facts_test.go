@@ -81,7 +81,7 @@ func agreed() *story {
 	add(0, "spans_total", "result=dropped")
 	add(0.2515, "run_latency_seconds", "quantile=p99")
 	add(0.25225, "run_latency_seconds", "quantile=max")
-	add(1, "run_verdict_ratio")
+	add(1, "run_verdict")
 	return s
 }
 
@@ -144,7 +144,7 @@ func TestRows(t *testing.T) {
 			s.metrics = slices.DeleteFunc(s.metrics, func(m sample) bool { return m.labels["__name__"] == "cachelab_rounds_total" })
 		}, differs: []string{"rounds"}},
 		"the latency is another": {change: func(s *story) { s.change(0.001, "run_latency_seconds", "p99") }, differs: []string{"latency p99, us"}},
-		"the verdict is another": {change: func(s *story) { s.change(-1, "run_verdict_ratio", "") }, differs: []string{"verdict ok"}},
+		"the verdict is another": {change: func(s *story) { s.change(-1, "run_verdict", "") }, differs: []string{"verdict ok"}},
 
 		"another client": {change: func(s *story) { s.Run.RedisCommands.Standing, s.Run.RedisCommands.Get = redisstore.Shared, 99 }, shared: redisRows,
 			says: "the app, Jaeger and Prometheus agree; Redis's own counts are shared"},

@@ -52,13 +52,10 @@ func readMetrics(ctx context.Context, base, run, mode string, age time.Duration)
 	return all, nil
 }
 
-// prometheusName is a metric's name without the suffixes for kind and unit that Prometheus adds.
-func prometheusName(name string) string { return strings.ReplaceAll(name, ".", "_") }
-
-// total adds the samples of a metric that have these attributes. No sample at all is no number.
-func (m metrics) total(name, suffix string, with []attribute.KeyValue) (sum float64, found bool) {
+// total adds the samples that are stored under a name and have these attributes. No sample at all is no number.
+func (m metrics) total(stored string, with []attribute.KeyValue) (sum float64, found bool) {
 	for _, s := range m {
-		if s.labels["__name__"] != name+suffix {
+		if s.labels["__name__"] != stored {
 			continue
 		}
 		fits := true
@@ -73,25 +70,24 @@ func (m metrics) total(name, suffix string, with []attribute.KeyValue) (sum floa
 	return sum, found
 }
 
-// sum is the total of a counter, or the value of a gauge without unit; -1 if there is no sample.
-func (m metrics) sum(name string, with ...attribute.KeyValue) *int {
-	for _, suffix := range []string{"_total", "_ratio", ""} {
-		if v, found := m.total(prometheusName(name), suffix, with); found {
-			return whole(v)
-		}
+// sum is the total of a counter, or the value of a gauge; -1 if there is no sample.
+func (m metrics) sum(of telemetry.Metric, with ...attribute.KeyValue) *int {
+	v, found := m.total(of.Stored(), with)
+	if !found {
+		v = -1
 	}
-	return whole(-1)
-}
-
-// count is how many values a histogram in seconds holds. One that was never used has no series: 0.
-func (m metrics) count(name string) *int {
-	v, _ := m.total(prometheusName(name), "_seconds_count", nil)
 	return whole(v)
 }
 
-// micros is a gauge in seconds, in microseconds.
-func (m metrics) micros(name string, with ...attribute.KeyValue) *int {
-	v, found := m.total(prometheusName(name), "_seconds", with)
+// count is how many values a histogram holds. One that was never used has no series: 0.
+func (m metrics) count(of telemetry.Metric) *int {
+	v, _ := m.total(of.Stored()+"_count", nil)
+	return whole(v)
+}
+
+// micros is a gauge in seconds, in microseconds; -1 if there is no sample.
+func (m metrics) micros(of telemetry.Metric, with ...attribute.KeyValue) *int {
+	v, found := m.total(of.Stored(), with)
 	if !found {
 		return whole(-1)
 	}

@@ -105,7 +105,7 @@ func TestSamplesAreReadAsPrometheusAnswers(t *testing.T) {
 	asked := ""
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Path + " " + r.URL.Query().Get("query")
-		fmt.Fprint(w, prometheus("cachelab_gets_total|result=hit|7", "cachelab_gets_total|result=miss|5", "cachelab_run_verdict_ratio|1",
+		fmt.Fprint(w, prometheus("cachelab_gets_total|result=hit|7", "cachelab_gets_total|result=miss|5", "cachelab_run_verdict|1",
 			"cachelab_workers|50", "cachelab_wait_duration_seconds_count|9", "cachelab_wait_duration_seconds_sum|2.5",
 			"cachelab_run_latency_seconds|quantile=p99|0.314159", "cachelab_redis_commands_total|command=GET|12"))
 	}))
@@ -124,7 +124,7 @@ func TestSamplesAreReadAsPrometheusAnswers(t *testing.T) {
 		"a sum":                      {m.sum(telemetry.MetricGets), 12},
 		"one result of two":          {m.sum(telemetry.MetricGets, telemetry.Result.String("miss")), 5},
 		"a result that is not there": {m.sum(telemetry.MetricGets, telemetry.Result.String("lost")), -1},
-		"a ratio":                    {m.sum(telemetry.MetricRunVerdict), 1},
+		"a verdict":                   {m.sum(telemetry.MetricRunVerdict), 1},
 		"a gauge":                    {m.sum(telemetry.MetricWorkers), 50},
 		"no metric":                  {m.sum(telemetry.MetricPolls), -1},
 		"a histogram":                {m.count(telemetry.MetricWaitDuration), 9},
