@@ -18,6 +18,7 @@ import (
 	"cachelab/app/drill"
 	"cachelab/app/facts"
 	"cachelab/app/modes"
+	"cachelab/telemetry"
 )
 
 const top = "../.."
@@ -77,6 +78,21 @@ func TestDocumentsHaveTheFlagsAsTheyAre(t *testing.T) {
 		}
 		checkPart(t, appReadme, "| "+head+" | default | meaning |\n| --- | --- | --- |\n", "\n\n", strings.Join(rows, "\n"))
 	}
+}
+
+func TestDocumentsHaveTheMetricsAsTheyAre(t *testing.T) {
+	var rows []string
+	for _, m := range telemetry.Metrics() {
+		if m.What == "" { // a library's
+			continue
+		}
+		kind := string(m.Kind)
+		if m.Unit == "s" {
+			kind += ", s"
+		}
+		rows = append(rows, fmt.Sprintf("| `%s` | `%s` | %s | %s |", m.Name, m.Stored(), kind, m.What))
+	}
+	checkPart(t, "telemetry/README.md", "| metric | in Prometheus | kind | what |\n| --- | --- | --- | --- |\n", "\n\n", strings.Join(rows, "\n"))
 }
 
 func TestDocumentsListEachStrategyAndDrill(t *testing.T) {
