@@ -173,7 +173,7 @@ func TestLiveIsStoredAsItWasPrintedInEachMode(t *testing.T) {
 	})
 }
 
-// The README's tour: what each step says is there to be seen. The panels' values are TestDashboards' matter.
+// The tour of grafana/README.md: what each step says is there to be seen. The panels' values are TestDashboards' matter.
 func TestTheTourLeadsWhereItSays(t *testing.T) {
 	s := startServers(t)
 	type span struct {

@@ -96,14 +96,16 @@ func TestDocumentsHaveTheMetricsAsTheyAre(t *testing.T) {
 }
 
 func TestDocumentsListEachStrategyAndDrill(t *testing.T) {
-	var strategies, drills []string
+	var strategies, files, drills []string
 	for _, m := range modes.All() {
+		files = append(files, fmt.Sprintf("- [%s.go](%[1]s.go): %s", m.Name, m.Short))
 		strategies = append(strategies, fmt.Sprintf("- [%s](app/cache/%[1]s.go): %s", m.Name, m.Short))
 	}
 	for _, d := range drill.All() {
 		drills = append(drills, fmt.Sprintf("- [%s](app/drill/README.md#%[1]s): %s", d.Name, d.Short))
 	}
 	checkPart(t, firstReadme, "knows neither the Redis client nor OpenTelemetry:\n\n", "\n\n", strings.Join(strategies, "\n"))
+	checkPart(t, "app/cache/README.md", "Each is one file and fits on one screen:\n\n", "\n\n", strings.Join(files, "\n"))
 	checkPart(t, firstReadme, "`make drills` runs all, in two minutes:\n\n", "\n\n", strings.Join(drills, "\n"))
 }
 
@@ -125,6 +127,23 @@ func TestDocumentsTellOfEachRoom(t *testing.T) {
 	for _, room := range rooms {
 		if line := "\n    " + room.Name() + "/ "; room.IsDir() && !strings.Contains(document(t, appReadme), line) {
 			t.Errorf("%s has no line for app/%s", appReadme, room.Name())
+		}
+	}
+}
+
+func TestDocumentsHaveThePortsAndVersionsAsTheyAre(t *testing.T) {
+	text := document(t, "deploy/README.md")
+	settings := regexp.MustCompile(`(?m)^(\w+)_(VERSION|PORT)=(.+)$`).FindAllStringSubmatch(document(t, ".env"), -1)
+	if len(settings) < 10 {
+		t.Fatalf("found only %q in .env", settings)
+	}
+	for _, s := range settings {
+		row := "(?m)^\\|.*`" + s[1] + "_PORT`.*\\| " + s[3] + " \\|$"
+		if s[2] == "VERSION" {
+			row = "(?m)^\\|.*" + strings.ToLower(s[1]) + ":v?" + regexp.QuoteMeta(s[3]) + "[`-].*\\|$"
+		}
+		if !regexp.MustCompile(row).MatchString(text) {
+			t.Errorf("deploy/README.md does not say that %s_%s is %s", s[1], s[2], s[3])
 		}
 	}
 }
