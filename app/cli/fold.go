@@ -69,6 +69,7 @@ func runFold(p Process, s *settings, terminal *report.Terminal, command string, 
 	if len(runs) == 1 || !s.Quiet {
 		for _, run := range runs {
 			terminal.Summary(run)
+			terminal.Delivery(run, nil, s.Links)
 		}
 	}
 	if len(runs) > 1 {

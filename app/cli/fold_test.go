@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +43,21 @@ func TestFoldTellsTheSameAsTheRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFoldOfAnInterruptedRunTellsTheSame(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	file := filepath.Join(t.TempDir(), "results.jsonl")
+	was := runUntil(ctx, t, nil, regexp.MustCompile(`r2 w\d+ BACKEND CALL`), cancel, "fixed", "--ttl", "300ms", "--redis", "embedded",
+		"--telemetry", "off", "--json", "-", "--results", file)
+	equal(t, "exit code", was.code, cli.ExitFailed)
+	folded := run(t.Context(), t, nil, "fold", file, "--json", "-")
+	equal(t, "exit code", folded.code, cli.ExitVerdict)
+	if r := decode(t, folded.stdout); folded.stdout != was.stdout || r.Rounds != 2 || r.Error == "" || r.Verdict.OK {
+		t.Errorf("the run told\n%s\nfold told\n%s%s", was.stdout, folded.stdout, folded.stderr)
 	}
 }
 

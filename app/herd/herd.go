@@ -173,9 +173,11 @@ func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
 
 	for _, r := range responses {
 		fold.Add(r)
-		h.keep(r)
 	}
 	end(fold.Close(round.Number))
+	for _, r := range responses {
+		h.keep(r)
+	}
 }
 
 // ask is one worker's Get.

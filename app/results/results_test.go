@@ -237,6 +237,7 @@ func TestBadFilesAreToldByFileAndLine(t *testing.T) {
 		"twice":           {run + process + response + process, ":4: process x is there twice: was a file given twice?"},
 		"no process line": {run + response, ":2: the files do not hold the whole run: the line of process x is in none of them"},
 		"no run line":     {process + response, ":1: the files do not hold the whole run: the line of run a, fixed is in none of them"},
+		"far below":       {run + process + strings.Repeat(response, 4321) + "hello\n" + strings.Repeat(response, 2000) + "hello\n", ":4324: no line of a results file"},
 		"nameless run":    {`{"t":"run","format":1}` + "\n", ":1: a run without its id, mode, workers or TTL"},
 	} {
 		file := filepath.Join(t.TempDir(), "f")
