@@ -27,6 +27,7 @@ const (
 	MetricRequests         Metric = "cachelab.requests"
 	MetricRequestDuration  Metric = "cachelab.request.duration"
 	MetricWaitDuration     Metric = "cachelab.wait.duration"
+	MetricRefreshes        Metric = "cachelab.refreshes"
 	MetricExpiries         Metric = "cachelab.expiries"
 	MetricRounds           Metric = "cachelab.rounds"
 	MetricRunActive        Metric = "cachelab.run.active"
@@ -89,6 +90,7 @@ func Metrics() []MetricInfo {
 		{MetricRequests, "{request}", Counter, "requests by how they ended"},
 		{MetricRequestDuration, "s", Histogram, "time from a worker's request to its answer"},
 		{MetricWaitDuration, "s", Histogram, "time that a waiter waited for the fill"},
+		{MetricRefreshes, "{refresh}", Counter, "refreshes in the background, by what became of the value"},
 		{MetricExpiries, "{cycle}", Counter, "expiry cycles that a fill ended"},
 		{MetricRounds, "{round}", Counter, "rounds that took place"},
 		// Not in "1", which a share would be: Prometheus calls that a ratio.

@@ -20,6 +20,7 @@ const (
 	SpanDel            = "DEL"
 	SpanStoreAndUnlock = "SET, DEL"
 	SpanWait           = "wait for fill"
+	SpanRefresh        = "refresh" // in the background
 )
 
 // Labels are the attributes that every metric of a mode of a run has.
@@ -54,6 +55,7 @@ const (
 	Winner       = attribute.Key("winner") // true on the worker and the MISS that filled under the lock
 	CacheHit     = attribute.Key("cache.hit")
 	Recheck      = attribute.Key("recheck") // the winner's second GET
+	Overtaken    = attribute.Key("overtaken") // the second GET found a newer value than the one to be refreshed
 	LockAcquired = attribute.Key("lock.acquired")
 	LockReleased = attribute.Key("lock.released")
 	Stored       = attribute.Key("stored") // false: the lock was lost, and a newer value is there

@@ -73,6 +73,9 @@ type Probe interface {
 	// Wait begins when the fill lock was found held, and ends with the value, the lock, or an error.
 	// The holder is the token found in the lock, "" when the answer was lost.
 	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result, error))
+	// Refresh begins when a request has taken the fill lock to refresh a value in the background, and ends with the refresh,
+	// usually after the request. The context's values are those of the request. The result is in that of no request.
+	Refresh(ctx context.Context, key string) (inner context.Context, end func(Result, error))
 }
 
 // NoProbe is a Probe that does nothing.
@@ -85,6 +88,11 @@ func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(Result
 
 // Wait implements [Probe].
 func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(Result, error)) {
+	return ctx, func(Result, error) {}
+}
+
+// Refresh implements [Probe].
+func (NoProbe) Refresh(ctx context.Context, _ string) (context.Context, func(Result, error)) {
 	return ctx, func(Result, error) {}
 }
 
@@ -198,6 +206,7 @@ const (
 	First   Read = iota // the request's first GET
 	Recheck             // the winner's second GET, under the lock
 	Poll                // a waiter's GET
+	Renewal             // the second GET, under the lock, of who is to refresh the value that the first one found
 )
 
 type readKey struct{}

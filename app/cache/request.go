@@ -50,7 +50,9 @@ type request struct {
 	unsure   bool      // the reply to the lock attempt was lost: the lock may be ours
 	answered time.Time // when the latest lock attempt was answered
 	failures int       // store errors tolerated so far
-	sent     bool      // a release whose reply was lost: the lock may be gone by it
+	had      bool      // the first GET found a value: only another one makes a backend call needless
+	grace    time.Duration
+	sent     bool // a release whose reply was lost: the lock may be gone by it
 }
 
 func (a *Aside) request(key string) *request { return &request{Aside: a, key: key} }
@@ -62,7 +64,7 @@ func (r *request) done(err error) (Result, error) {
 		r.Outcome = Failed
 	case r.BackendCalls > 0:
 		r.Outcome = Filled
-	case r.Held > 0 || r.Polls > 0:
+	case r.Misses > 0 && (r.Held > 0 || r.Polls > 0):
 		r.Outcome = Waited
 	default:
 		r.Outcome = Hit
@@ -90,17 +92,23 @@ func (r *request) wait(ctx context.Context) (context.Context, func(*error)) {
 func (r *request) get(ctx context.Context, why Read) (found bool, err error) {
 	r.Sent.Get++
 	r.Value, found, err = r.Store.Get(context.WithValue(ctx, readKey{}, why), r.key)
+	err = r.got(ctx, found, err)
+	return found && err == nil, err
+}
+
+// got counts the reply to a GET.
+func (r *request) got(ctx context.Context, found bool, err error) error {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("GET %q: %w", r.key, err)
 		r.storeError(ctx, &r.Errors.Get, err)
-		return false, err
+		return err
 	case found:
 		r.Hits++
 	default:
 		r.Misses++
 	}
-	return found, nil
+	return nil
 }
 
 // poll is a waiter's GET.
@@ -236,7 +244,7 @@ func (r *request) stored(ctx context.Context, found bool, err error, command str
 
 func (r *request) ttl() time.Duration {
 	spread := 1 + r.TTLJitter*(2*rand.Float64()-1)
-	return max(time.Millisecond, time.Duration(float64(r.TTL)*spread))
+	return max(time.Millisecond, time.Duration(float64(r.TTL)*spread)) + r.grace
 }
 
 // unlock is the owner-safe DEL. It keeps the context's values and drops its end: a cancelled request still

@@ -191,6 +191,10 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	return p.next.Miss(ctx, key)
 }
 
+func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+	return p.next.Refresh(ctx, key)
+}
+
 func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
 	p.tell(ctx, Event{Kind: Wait})
 	inner, end := p.next.Wait(ctx, holder)

@@ -42,6 +42,9 @@ type Response struct {
 	Answered time.Time
 	// Redundant and Repeated are those of the request's backend calls that the cache should have spared: see [CountCall].
 	Redundant, Repeated int
+	// Work says that it is of no request: a refresh in the background, which the worker's request began. It counts, and nobody
+	// was served.
+	Work bool
 }
 
 // Age is how long before the response the backend had made the value, if that is known.
@@ -102,7 +105,8 @@ func (r Results) keep(response Response) {
 // request is a request on its way.
 type request struct {
 	worker              Worker
-	redundant, repeated atomic.Int32 // of its backend calls
+	work                func() (end func(Response)) // begins something in the background
+	redundant, repeated atomic.Int32                // of its backend calls
 }
 
 type requestKey struct{}
@@ -153,25 +157,38 @@ func (h *Herd) Run(ctx context.Context) (ledger Ledger, err error) {
 // round releases all workers from one barrier and collects their responses.
 func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
 	responses := make([]Response, round.Workers)
+	var mu sync.Mutex // guards works
+	var works []Response
 	barrier := make(chan struct{})
 	var released time.Time // written before the barrier opens
 
-	var ready, back sync.WaitGroup
+	var ready, back, background sync.WaitGroup
+	work := func() func(Response) {
+		background.Add(1)
+		return func(r Response) {
+			defer background.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			works = append(works, r)
+		}
+	}
 	ready.Add(round.Workers)
 	roundCtx, end := h.Observer.Round(ctx, round)
 	for i := range responses {
 		back.Go(func() {
 			ready.Done()
 			<-barrier
-			responses[i] = ask(roundCtx, h.Observer, h.Strategy, h.Key, h.Results, Worker{Round: round.Number, Number: i + 1}, released)
+			r := &request{worker: Worker{Round: round.Number, Number: i + 1}, work: work}
+			responses[i] = r.ask(roundCtx, h.Observer, h.Strategy, h.Key, h.Results, released)
 		})
 	}
 	ready.Wait()
 	released = time.Now()
 	close(barrier)
 	back.Wait()
+	background.Wait()
 
-	for _, r := range responses {
+	for _, r := range append(responses, works...) {
 		fold.Add(r)
 	}
 	end(fold.Close(round.Number))
@@ -181,16 +198,20 @@ func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
 }
 
 // ask is one worker's Get.
-func ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, worker Worker, started time.Time) Response {
-	r := &request{worker: worker}
-	ctx, end := o.Worker(context.WithValue(ctx, requestKey{}, r), worker)
+func (r *request) ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, started time.Time) Response {
+	ctx, end := o.Worker(context.WithValue(ctx, requestKey{}, r), r.worker)
 	result, err := s.Get(ctx, key)
-	now := time.Now()
-	response := Response{Worker: worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now,
-		Redundant: int(r.redundant.Load()), Repeated: int(r.repeated.Load())}
+	response := r.response(result, err, started)
 	if about.Answered != nil && err == nil {
 		response.Answered = about.Answered(result.Value)
 	}
 	end(response)
 	return response
+}
+
+// response is what the request came to, now.
+func (r *request) response(result cache.Result, err error, started time.Time) Response {
+	now := time.Now()
+	return Response{Worker: r.worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now,
+		Redundant: int(r.redundant.Load()), Repeated: int(r.repeated.Load())}
 }

@@ -52,10 +52,17 @@ type Sum struct {
 	Missed              int // requests whose first GET found nothing
 	Waiters             int // requests that waited for a fill
 	Outcomes            map[cache.Outcome]int
+	Works               int // in the background: see [Response.Work]
 }
 
 func (s *Sum) add(r Response) {
-	one := Sum{Requests: 1, Counts: r.Counts, Expiries: r.SetsAbsent, Redundant: r.Redundant, Repeated: r.Repeated, Sent: r.Sent}
+	one := Sum{Counts: r.Counts, Expiries: r.SetsAbsent, Redundant: r.Redundant, Repeated: r.Repeated, Sent: r.Sent}
+	if r.Work {
+		one.Works = 1
+		s.Add(one)
+		return
+	}
+	one.Requests = 1
 	if r.Misses > 0 {
 		one.Missed = 1
 	}
@@ -76,6 +83,7 @@ func (s *Sum) Add(d Sum) {
 	s.Sent.Add(d.Sent)
 	s.Missed += d.Missed
 	s.Waiters += d.Waiters
+	s.Works += d.Works
 	for outcome, n := range d.Outcomes {
 		s.outcome(outcome, n)
 	}

@@ -27,6 +27,8 @@ type Stream struct {
 	Observer Observer
 	Results
 
+	works sync.WaitGroup // in the background
+
 	mu      sync.Mutex // guards all below
 	fold    *Fold
 	phase   Phase
@@ -59,7 +61,7 @@ const (
 )
 
 // Flow lets the workers read for as long as the length says (0: no limit) or until ctx ends, and returns when no
-// request is on its way. The context of requests outlives ctx by the stream's patience: whoever asked gets an
+// request is on its way, and no work in the background. The context of requests outlives ctx by the stream's patience: whoever asked gets an
 // answer.
 func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
 	started := time.Now()
@@ -83,6 +85,7 @@ func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
 		})
 	}
 	workers.Wait()
+	s.works.Wait()
 	return s.finish(time.Since(started))
 }
 
@@ -126,7 +129,8 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 // request is one Get of one worker, in the round of the moment.
 func (s *Stream) request(ctx context.Context, number int) {
 	c := s.join(ctx)
-	s.leave(c, ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, Worker{Round: c.Number, Number: number}, time.Now()))
+	r := &request{worker: Worker{Round: c.Number, Number: number}, work: s.work(c)}
+	s.leave(c, r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, time.Now()))
 }
 
 // join returns the round that a request begins in. The observer is told of it outside of the lock: it holds up those who
@@ -154,7 +158,7 @@ func (s *Stream) leave(c *cycle, r Response) {
 	c.steps += steps(r)
 	c.inFlight--
 	// Who missed and has its value knows that the cycle is over, whoever filled.
-	filled := r.Misses > 0 && r.Err == nil
+	filled := r.Misses > 0 && r.Err == nil && !r.Work
 	if c == s.current && (filled || c.steps >= max(roundSteps, stepsPerWorker*s.Workers)) {
 		s.current = nil
 	}

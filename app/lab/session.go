@@ -91,7 +91,7 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 	aside := cache.Aside{
 		Store:   tell.Store(s.bridge.Store(faults.Store(s.redis))),
 		Backend: tell.Loader(s.bridge.Loader(faults.Loader(s.service))),
-		Probe:   tell.Probe(s.bridge.Probe(cache.NoProbe{})),
+		Probe:   tell.Probe(s.bridge.Probe(herd.Probe{})),
 		TTL:     s.config.TTL,
 		Passage: redisstore.Passage(s.config.Workers),
 	}

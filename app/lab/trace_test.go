@@ -340,6 +340,7 @@ func (o observed) checkMetrics(t *testing.T) {
 		"cachelab.backend.queued": 0, "cachelab.backend.duration ok": float64(r.BackendCalls),
 		"cachelab.requests hit": float64(r.Outcomes["hit"]), "cachelab.requests filled": float64(r.Outcomes["filled"]),
 		"cachelab.requests waited": float64(r.Outcomes["waited"]), "cachelab.requests error": 0,
+		"cachelab.refreshes filled": 0, "cachelab.refreshes refused": 0, "cachelab.refreshes failed": 0,
 		"cachelab.expiries": float64(r.Expiries), "cachelab.rounds": rounds, "cachelab.run.active": 0, "cachelab.run.verdict": 1,
 		"cachelab.workers":         workers,
 		"cachelab.run.latency p50": r.Latency.P50 / 1000, "cachelab.run.latency p95": r.Latency.P95 / 1000,

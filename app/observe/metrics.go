@@ -24,12 +24,13 @@ type Backend interface {
 // instruments are the metrics of the lab. A step of a request is counted when it happens, if it can be seen from outside,
 // else when its worker is back: either way what is exported is in the end what the ledger holds.
 type instruments struct {
-	steps    []step
-	misses   series
-	calls    series
-	answers  map[string]series
-	requests map[cache.Outcome]series
-	rounds   series
+	steps     []step
+	misses    series
+	calls     series
+	answers   map[string]series
+	requests  map[cache.Outcome]series
+	refreshes map[string]series
+	rounds    series
 
 	requestDuration, waitDuration, backendDuration metric.Float64Histogram
 	commands                                       metric.Int64Counter
@@ -65,16 +66,19 @@ const (
 	resultOK, resultError         = "ok", "error"
 	resultUnknown                 = "unknown" // the caller left, or died, before the answer
 	resultExported, resultDropped = "exported", "dropped"
+	resultFilled, resultRefused   = "filled", "refused"
+	resultFailed                  = "failed"
 )
 
 func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Backend) (*instruments, error) {
 	meter := t.MeterProvider.Meter(telemetry.Service)
 	m := &instruments{
-		labels:   labels,
-		answers:  map[string]series{},
-		requests: map[cache.Outcome]series{},
-		outcome:  map[cache.Outcome]metric.MeasurementOption{},
-		result:   map[string]metric.MeasurementOption{},
+		labels:    labels,
+		answers:   map[string]series{},
+		requests:  map[cache.Outcome]series{},
+		refreshes: map[string]series{},
+		outcome:   map[cache.Outcome]metric.MeasurementOption{},
+		result:    map[string]metric.MeasurementOption{},
 	}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
@@ -111,6 +115,9 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	for _, r := range []string{resultOK, resultError, resultUnknown} {
 		m.answers[r] = newSeries(telemetry.MetricBackendAnswers, result(r))
 		m.result[r] = with(result(r))
+	}
+	for _, r := range []string{resultFilled, resultRefused, resultFailed} {
+		m.refreshes[r] = newSeries(telemetry.MetricRefreshes, result(r))
 	}
 	m.rounds = newSeries(telemetry.MetricRounds)
 	for _, o := range cache.Outcomes() {
@@ -213,14 +220,19 @@ func (m *instruments) happened(ctx context.Context, steps cache.Counts) {
 // response counts a request that is over, and those of its steps that only it knows of. The context holds its span, which
 // becomes the exemplar.
 func (m *instruments) response(ctx context.Context, r herd.Response) {
+	m.rest(ctx, r.Counts)
+	m.requests[r.Outcome].add(1)
+	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
+}
+
+// rest counts those of all steps that were not counted when they happened.
+func (m *instruments) rest(ctx context.Context, all cache.Counts) {
 	counted, _ := ctx.Value(countedKey{}).(*cache.Counts)
 	for _, s := range m.steps {
-		if n := s.of(r.Counts) - s.of(*counted); n > 0 {
+		if n := s.of(all) - s.of(*counted); n > 0 {
 			s.add(n)
 		}
 	}
-	m.requests[r.Outcome].add(1)
-	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
 }
 
 func (m *instruments) round() { m.rounds.add(1) }

@@ -148,8 +148,8 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 
 func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
 	ctx, end := o.next.Worker(ctx, worker)
-	if roots, ok := ctx.Value(rootsKey{}).([]trace.Span); ok {
-		ctx = trace.ContextWithSpan(ctx, roots[(worker.Number-1)/sliceSize])
+	if root := rootOf(ctx); root != nil {
+		ctx = trace.ContextWithSpan(ctx, root)
 	}
 	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.labels.Mode),
 		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
@@ -157,6 +157,9 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	return ctx, func(r herd.Response) {
 		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
 		markWinner(span, r.Result)
+		if r.Rechecked > 0 && r.Misses == 0 {
+			span.SetAttributes(telemetry.Overtaken.Bool(true))
+		}
 		fail(ctx, span, r.Err)
 		o.metrics.response(ctx, r)
 		span.End()

@@ -15,12 +15,16 @@ import (
 // it waits for. The domain takes it as it is. Those who wait for it are counted until the MISS ends, or makes another.
 func (b *Bridge) NewToken(ctx context.Context) string {
 	token := cache.RandomToken(ctx)
-	m, ok := ctx.Value(missKey{}).(*missing)
-	if !ok {
-		return token
+	m, missed := ctx.Value(missKey{}).(*missing)
+	span := trace.SpanFromContext(ctx) // of the worker, which refreshes a value that it found
+	if missed {
+		span = m.span
 	}
-	if sc := m.span.SpanContext(); sc.IsSampled() {
+	if sc := span.SpanContext(); sc.IsSampled() {
 		token += "." + "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
+	}
+	if !missed {
+		return token
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,6 +19,7 @@ const (
 	typeRun      = "run"      // of each run in each of its modes: what was set
 	typeProcess  = "process"  // of each process that took part in it
 	typeResponse = "response" // of each request: what it brought back
+	typeWork     = "work"     // of each refresh in the background: a line like a response's
 	typeEnd      = "end"      // what the run as a whole came to
 )
 
@@ -149,7 +150,11 @@ func newResponse(r herd.Response, process string, started time.Time) response {
 		}
 		return t.Sub(started)
 	}
-	line := response{Type: typeResponse, Process: process, Round: r.Worker.Round, Worker: r.Worker.Number, Outcome: r.Outcome,
+	kind := typeResponse
+	if r.Work {
+		kind = typeWork
+	}
+	line := response{Type: kind, Process: process, Round: r.Worker.Round, Worker: r.Worker.Number, Outcome: r.Outcome,
 		At: since(r.At), Elapsed: r.Elapsed, Waited: r.Waited, Loaded: since(r.Loaded), Answered: since(r.Answered),
 		Redundant: r.Redundant, Repeated: r.Repeated, counts: counts(r.Counts), sent: sent(r.Sent)}
 	if r.Err == nil && r.Errors == (cache.Errors{}) {
@@ -169,7 +174,7 @@ func (line response) response() herd.Response {
 		return epoch.Add(d)
 	}
 	r := herd.Response{Worker: herd.Worker{Round: line.Round, Number: line.Worker}, At: epoch.Add(line.At), Elapsed: line.Elapsed,
-		Answered: at(line.Answered), Redundant: line.Redundant, Repeated: line.Repeated}
+		Answered: at(line.Answered), Redundant: line.Redundant, Repeated: line.Repeated, Work: line.Type == typeWork}
 	r.Outcome, r.Waited, r.Loaded = line.Outcome, line.Waited, at(line.Loaded)
 	r.Counts, r.Sent = cache.Counts(line.counts), cache.Sent(line.sent)
 	if e := line.Errors; e != nil {

@@ -145,7 +145,7 @@ func (r *reader) add(line decodedLine, where func() string) error {
 		return fmt.Errorf("no line of a results file: %w", err)
 	}
 	switch line.Type {
-	case typeResponse:
+	case typeResponse, typeWork:
 		if line.Process == "" || line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
 			return fmt.Errorf("a response without its process, round, worker or outcome")
 		}

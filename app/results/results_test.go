@@ -183,6 +183,7 @@ func TestTheEndIsKept(t *testing.T) {
 		Verdict: herd.Verdict{OK: true, Invariant: true, Text: "well"}, Err: errors.New("interrupted"), Started: time.Now().Round(0), Duration: 5 * time.Second}
 	f := herd.NewFold(begin.Workers, begin.TTL)
 	responses := some(rand.New(rand.NewPCG(2, 0)), 0, 2, 24)
+	responses[3].Work = true
 	for _, r := range responses {
 		f.Add(r)
 	}
@@ -230,7 +231,7 @@ func TestBadFilesAreToldByFileAndLine(t *testing.T) {
 		"JSON of a run":   {"{\n  \"run\": \"a\"\n}\n", ":1: no line of a results file, or one that is cut off: "},
 		"cut off":         {run + process + response + response[:20], ":4: no line of a results file, or one that is cut off: "},
 		"a wrong type":    {run + `{"t":"response","p":1}` + "\n", ":2: no line of a results file: "},
-		"unknown line":    {run + `{"t":"work"}` + "\n", `:2: a line of type "work", which this version does not know`},
+		"unknown line":    {run + `{"t":"thing"}` + "\n", `:2: a line of type "thing", which this version does not know`},
 		"newer":           {strings.Replace(run, "1", "2", 1), ":1: format 2, and this version knows format 1"},
 		"no worker":       {run + process + strings.Replace(response, `"w":1,`, "", 1), ":3: a response without its process, round, worker or outcome"},
 		"odd outcome":     {run + process + strings.Replace(response, "hit", "miss", 1), ":3: a response without its process, round, worker or outcome"},

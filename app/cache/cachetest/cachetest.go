@@ -153,6 +153,13 @@ func (l *Loader) Calls() int {
 	return l.calls
 }
 
+// InFlight returns how many calls are on their way.
+func (l *Loader) InFlight() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inFlight
+}
+
 // Peak returns the most calls in flight at once.
 func (l *Loader) Peak() int {
 	l.mu.Lock()

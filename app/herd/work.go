@@ -1,0 +1,39 @@
+package herd
+
+import (
+	"context"
+	"time"
+
+	"cachelab/app/cache"
+)
+
+// Probe gives what is done in the background an account of its own, which the round of the request that began it waits for.
+type Probe struct{ cache.NoProbe }
+
+// Refresh implements [cache.Probe].
+func (Probe) Refresh(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
+	by, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		return ctx, func(cache.Result, error) {}
+	}
+	r, started, end := &request{worker: by.worker, work: by.work}, time.Now(), by.work()
+	return context.WithValue(ctx, requestKey{}, r), func(result cache.Result, err error) {
+		response := r.response(result, err, started)
+		response.Work = true
+		end(response)
+	}
+}
+
+// work is in the round of its request, and in its phase.
+func (s *Stream) work(c *cycle) func() (end func(Response)) {
+	return func() func(Response) {
+		s.mu.Lock()
+		c.inFlight++
+		s.mu.Unlock()
+		s.works.Add(1)
+		return func(r Response) {
+			defer s.works.Done()
+			s.leave(c, r)
+		}
+	}
+}
