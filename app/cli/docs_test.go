@@ -217,6 +217,26 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// The tour and the drills say which panel to look at.
+func TestDocumentsNamePanelsThatThereAre(t *testing.T) {
+	dashboards := document(t, "grafana/dashboards/thundering-herd.json") + document(t, "grafana/dashboards/under-the-hood.json")
+	for name, emphasis := range map[string]string{
+		"grafana/README.md":   `\*\*([^*]+)\*\*`,
+		"app/drill/README.md": `[^*]\*([^*\s][^*]*)\*[^*]`,
+	} {
+		panels := regexp.MustCompile(emphasis).FindAllStringSubmatch(document(t, name), -1)
+		if len(panels) < 5 {
+			t.Errorf("%s: found only %q", name, panels)
+		}
+		for _, panel := range panels {
+			title := strings.Join(strings.Fields(panel[1]), " ")
+			if !strings.Contains(dashboards, fmt.Sprintf(`"title": %q`, title)) {
+				t.Errorf("%s: no panel is called %q", name, title)
+			}
+		}
+	}
+}
+
 // What documents name in backquotes is there: tests, and targets of make.
 func TestDocumentsNameWhatThereIs(t *testing.T) {
 	var tests strings.Builder
