@@ -237,7 +237,7 @@ func (g grafana) table(t *testing.T, p panel) map[string]map[string]float64 {
 			t.Errorf("%s: the query %s has no column", p.Title, q.RefID)
 		}
 		for _, s := range g.ask(t, q.Expr, q.Instant) {
-			run := s.Metric["instance"]
+			run := s.Metric["cachelab_run"]
 			if rows[run] == nil {
 				rows[run] = map[string]float64{}
 			}

@@ -150,7 +150,7 @@ func verdict(t *testing.T, g grafana, fixed, broken ran) {
 	} {
 		q := panelOf(t, test.title).Targets[test.query]
 		got := g.ask(t, q.Expr, q.Instant)
-		if len(got) != 1 || got[0].Metric["instance"] != test.run {
+		if len(got) != 1 || got[0].Metric["cachelab_run"] != test.run {
 			t.Errorf("%s: got %v, want one value of %q", test.title, got, test.run)
 			continue
 		}

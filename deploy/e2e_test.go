@@ -40,7 +40,7 @@ func TestWhatIsStoredIsWhatWasPrinted(t *testing.T) {
 		}
 		t.Logf("%q: %s rows equal: %s", args, rows, tail(v.out, 1))
 		if i == 0 { // the first burst on an empty Prometheus (P8)
-			first := s.query(t, fmt.Sprintf(`min_over_time(cachelab_backend_calls_total{instance=%q}[5m])`, r.json.Run))
+			first := s.query(t, fmt.Sprintf(`min_over_time(cachelab_backend_calls_total{cachelab_run=%q}[5m])`, r.json.Run))
 			if !slices.Equal(first, []float64{0}) {
 				t.Errorf("the first sample is %v, want 0", first)
 			}
@@ -98,7 +98,7 @@ func (s *servers) checkExemplars(t *testing.T, r result) {
 			Exemplars []struct{ Labels map[string]string }
 		}
 	}
-	query := url.QueryEscape(fmt.Sprintf(`cachelab_request_duration_seconds_bucket{instance=%q}`, r.json.Run))
+	query := url.QueryEscape(fmt.Sprintf(`cachelab_request_duration_seconds_bucket{cachelab_run=%q}`, r.json.Run))
 	address := fmt.Sprintf("%s/api/v1/query_exemplars?query=%s&start=%d&end=%d", s.prometheus, query, time.Now().Add(-5*time.Minute).Unix(), time.Now().Unix()+1)
 	if err := get(t, address, &answer); err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestTheTourLeadsWhereItSays(t *testing.T) {
 func TestARunOfASecondIsStoredToTheLastCount(t *testing.T) {
 	s := startServers(t)
 	r := s.lab(t, "fixed", "--rounds", "1", "--workers", "20")
-	total := s.query(t, fmt.Sprintf(`sum(last_over_time(cachelab_polls_total{instance=%q}[5m]))`, r.json.Run))
+	total := s.query(t, fmt.Sprintf(`sum(last_over_time(cachelab_polls_total{cachelab_run=%q}[5m]))`, r.json.Run))
 	if !slices.Equal(total, []float64{float64(r.json.Polls)}) {
 		t.Errorf("Prometheus holds %v polls, the run printed %d", total, r.json.Polls)
 	}
@@ -308,7 +308,7 @@ func TestVerifySeesOneChangedSpanSampleAndCount(t *testing.T) {
 	}
 	now := time.Now().UnixNano()
 	post(t, s.prometheus+"/api/v1/otlp/v1/metrics", fmt.Sprintf(`{"resourceMetrics":[{"resource":{"attributes":[
-		{"key":"service.name","value":{"stringValue":"cachelab"}},{"key":"service.instance.id","value":{"stringValue":%q}}]},
+		{"key":"service.name","value":{"stringValue":"cachelab"}},{"key":"cachelab.run","value":{"stringValue":%q}}]},
 		"scopeMetrics":[{"metrics":[{"name":"cachelab.polls","unit":"{poll}","sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[
 		{"asInt":"%d","timeUnixNano":"%d","attributes":[{"key":"mode","value":{"stringValue":"fixed"}}]}]}}]}]}]}`,
 		r.json.Run, r.json.Polls+1, now))

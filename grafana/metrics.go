@@ -14,9 +14,9 @@ func in(m telemetry.Metric, labels ...string) string {
 	if m.Info().Kind == telemetry.Histogram {
 		name += "_bucket"
 	}
-	chosen := []string{`mode=~"$mode"`, `instance=~"$run"`}
+	chosen := []string{`mode=~"$mode"`, run + `=~"$run"`}
 	if strings.HasPrefix(name, "go_") { // the runtime knows no mode: see ofMode
-		chosen = []string{`instance=~"$run"`}
+		chosen = []string{run + `=~"$run"`}
 	}
 	return name + "{" + strings.Join(append(labels, chosen...), ",") + "}"
 }

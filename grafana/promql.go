@@ -7,12 +7,11 @@ import (
 	"cachelab/telemetry"
 )
 
-// What Prometheus calls the run: service.instance.id.
-const run = "instance"
+const run = telemetry.RunLabel
 
 // perRun and perMode are what sums keep apart.
 const (
-	perRun  = "instance, mode"
+	perRun  = run + ", mode"
 	perMode = "mode"
 )
 

@@ -13,7 +13,7 @@ import (
 var metricName = regexp.MustCompile(`\b([a-zA-Z_:][\w:]*)\{|\b((?:cachelab|db_client|go|process)_\w+)`)
 
 func TestQueriesNameOnlyKnownMetrics(t *testing.T) {
-	known := map[string]bool{"ALERTS": true}
+	known := map[string]bool{"ALERTS": true, telemetry.RunLabel: true}
 	for _, m := range telemetry.Metrics() {
 		known[m.Stored()] = true
 		if m.Kind == telemetry.Histogram {
@@ -123,7 +123,7 @@ func TestSeriesOfTwoModesHaveTwoNames(t *testing.T) {
 				if !strings.Contains(legend, "{{mode}}") {
 					t.Errorf("%s: %q calls its series %q, and sums by mode", file, p.Title, legend)
 				}
-				if strings.HasPrefix(aggregation.ReplaceAllString(expr, ""), "by (instance, mode)") && !strings.Contains(legend, "{{instance}}") {
+				if strings.HasPrefix(aggregation.ReplaceAllString(expr, ""), "by (cachelab_run, mode)") && !strings.Contains(legend, "{{cachelab_run}}") {
 					t.Errorf("%s: %q calls its series %q, and sums by run", file, p.Title, legend)
 				}
 			}
@@ -134,7 +134,7 @@ func TestSeriesOfTwoModesHaveTwoNames(t *testing.T) {
 	}
 }
 
-var chosenRuns = regexp.MustCompile(`^(.* and on \(instance\) )?[^{]*cachelab_run_active\{mode=~"\$mode"`)
+var chosenRuns = regexp.MustCompile(`^(.* and on \(cachelab_run\) )?[^{]*cachelab_run_active\{mode=~"\$mode"`)
 
 // A process's metrics know no mode: the run's own metrics say which modes it has.
 func TestRuntimePanelsFindTheModeOfARun(t *testing.T) {
@@ -146,7 +146,7 @@ func TestRuntimePanelsFindTheModeOfARun(t *testing.T) {
 				if strings.Contains(expr, "$mode-") {
 					t.Errorf("%s: %q takes the mode from the run's id: %s", file, p.Title, expr)
 				}
-				if strings.Contains(expr, "{instance=~") {
+				if strings.Contains(expr, "{cachelab_run=~") {
 					found++
 					if !chosenRuns.MatchString(expr) {
 						t.Errorf("%s: %q shows runs of every mode: %s", file, p.Title, expr)

@@ -79,6 +79,13 @@ const (
 // EventFault is the event on a span at the moment of a drill's fault.
 const EventFault = "fault"
 
+// ResourceRun is the run's id as an attribute of the resource; RunLabel is what Prometheus makes of it, if it is told to
+// (promote_resource_attributes). A run may be of many processes: service.instance.id is that of the process.
+const (
+	ResourceRun = attribute.Key("cachelab.run")
+	RunLabel    = "cachelab_run"
+)
+
 // Attributes of metrics beside mode and outcome.
 const (
 	Result   = attribute.Key("result")

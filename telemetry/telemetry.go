@@ -49,9 +49,10 @@ func ParseSwitch(text string) (Switch, error) {
 
 // Options say what to set up.
 type Options struct {
-	Switch  Switch
-	Run     string // the run's id, service.instance.id
-	Version string
+	Switch   Switch
+	Run      string // the run's id, cachelab.run
+	Instance string // service.instance.id, unique to the process
+	Version  string
 	// Lookup is os.LookupEnv: the OTEL_* variables are obeyed.
 	Lookup func(string) (string, bool)
 	// Console is where the exporters of OTEL_*_EXPORTER=console write.
@@ -188,7 +189,7 @@ func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
 		resource.WithHost(), resource.WithProcessPID(), resource.WithProcessExecutableName(),
 		resource.WithProcessRuntimeName(), resource.WithProcessRuntimeVersion(), resource.WithTelemetrySDK(),
 		resource.WithFromEnv(), // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the above
-		resource.WithAttributes(semconv.ServiceInstanceID(o.Run)),
+		resource.WithAttributes(ResourceRun.String(o.Run), semconv.ServiceInstanceID(o.Instance)), // but not over these
 	)
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describe this process for telemetry: %w", err)

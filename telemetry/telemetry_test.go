@@ -33,7 +33,7 @@ func env(pairs ...string) func(string) (string, bool) {
 
 func start(t *testing.T, s telemetry.Switch, pairs ...string) *telemetry.Telemetry {
 	t.Helper()
-	tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: s, Run: "run-1", Version: "v1", Lookup: env(pairs...), Console: &bytes.Buffer{}})
+	tel, err := telemetry.Start(t.Context(), telemetry.Options{Switch: s, Run: "run-1", Instance: "process-1", Version: "v1", Lookup: env(pairs...), Console: &bytes.Buffer{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,8 @@ func TestVariablesOfTheSpecification(t *testing.T) {
 		t.Errorf("console: %v, %s", err, console.String())
 	}
 
-	t.Setenv("OTEL_SERVICE_NAME", "another") // the SDK reads this one from the process
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "cachelab.run=run-2,service.instance.id=process-2,deployment.environment.name=test")
+	t.Setenv("OTEL_SERVICE_NAME", "another") // the SDK reads these from the process
 	tel = start(t, telemetry.On, endpoint...)
 	burst(tel.TracerProvider.Tracer("test"), 1)
 	if err := tel.Shutdown(t.Context()); err != nil {
@@ -295,7 +296,9 @@ func TestVariablesOfTheSpecification(t *testing.T) {
 	}
 	about := receiver.Spans()[0].Resource
 	equal(t, "service.name", about["service.name"], "another")
-	equal(t, "service.instance.id", about["service.instance.id"], "run-1")
+	equal(t, "cachelab.run", about["cachelab.run"], "run-1") // whatever the variable says
+	equal(t, "service.instance.id", about["service.instance.id"], "process-1")
+	equal(t, "deployment.environment.name", about["deployment.environment.name"], "test")
 	equal(t, "service.version", about["service.version"], "v1")
 	if about["host.name"] == "" || about["process.executable.name"] == "" {
 		t.Errorf("resource: %v", about)

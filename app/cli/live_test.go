@@ -101,7 +101,7 @@ func checkLiveSpans(t *testing.T, receiver *otlptest.Receiver, r facts.Run) {
 		}
 		names[s.Name]++
 		perTrace[id]++
-		equal(t, "instance", s.Resource["service.instance.id"], r.ID)
+		equal(t, "run of the resource", s.Resource["cachelab.run"], r.ID)
 		if attribute(s.Attributes, "winner").GetBoolValue() && s.Name == "worker" {
 			winners++
 		}

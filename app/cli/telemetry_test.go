@@ -34,7 +34,7 @@ func TestARunDeliversItsSpansAndSaysWhereToLook(t *testing.T) {
 	known := map[string]int{}
 	for _, s := range receiver.Spans() {
 		known[hex.EncodeToString(s.TraceId)]++
-		equal(t, "instance", s.Resource["service.instance.id"], r.ID)
+		equal(t, "run of the resource", s.Resource["cachelab.run"], r.ID)
 	}
 	for _, ids := range r.TraceIDs {
 		equal(t, "slices", len(ids), 1)

@@ -60,6 +60,7 @@ type Config struct {
 // Lab holds what runs have in common: the Redis to use. Make one with [Open], and Close it.
 type Lab struct {
 	config   Config
+	instance string // names this process in telemetry
 	terminal *report.Terminal
 	embedded *embedded.Server    // nil if a real Redis is used
 	server   *redisserver.Server // of a drill that stops its Redis; nil otherwise
@@ -69,7 +70,7 @@ type Lab struct {
 func Open(ctx context.Context, config Config, terminal *report.Terminal) (*Lab, error) {
 	redisstore.DiscardClientLog()
 	telemetry.DiscardLog()
-	l := &Lab{config: config, terminal: terminal}
+	l := &Lab{config: config, instance: rand.Text(), terminal: terminal}
 	switch {
 	case config.Redis.Embedded:
 		return l, l.embed("")

@@ -59,7 +59,7 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 		s.capture = telemetry.NewCapture()
 	}
 	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		Switch: l.config.Telemetry, Run: s.id, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
+		Switch: l.config.Telemetry, Run: s.id, Instance: l.instance, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
 		Spans: l.config.Spans, Reader: l.config.Reader, Capture: s.capture, WithoutRuntime: !first,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ type prometheusAnswer struct {
 // readMetrics reads the last sample of each of the run's series. last_over_time, because a series that is not pushed
 // any more is stale after five minutes; never increase(), which extrapolates.
 func readMetrics(ctx context.Context, base, run, mode string, age time.Duration) (metrics, error) {
-	query := fmt.Sprintf(`last_over_time({__name__=~"cachelab_.+",instance=%q,mode=%q}[%ds])`, run, mode, int(age.Seconds())+60)
+	query := fmt.Sprintf(`last_over_time({__name__=~"cachelab_.+",%s=%q,mode=%q}[%ds])`, telemetry.RunLabel, run, mode, int(age.Seconds())+60)
 	var answer prometheusAnswer
 	if err := getJSON(ctx, strings.TrimSuffix(base, "/")+"/api/v1/query?query="+url.QueryEscape(query), &answer); err != nil {
 		return nil, fmt.Errorf("read metrics from Prometheus: %w; is the stack up (make up)?", err)

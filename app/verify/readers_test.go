@@ -114,7 +114,7 @@ func TestSamplesAreReadAsPrometheusAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `/api/v1/query last_over_time({__name__=~"cachelab_.+",instance="fixed-1",mode="fixed"}[120s])`; asked != want {
+	if want := `/api/v1/query last_over_time({__name__=~"cachelab_.+",cachelab_run="fixed-1",mode="fixed"}[120s])`; asked != want {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
 	for what, test := range map[string]struct {
@@ -124,7 +124,7 @@ func TestSamplesAreReadAsPrometheusAnswers(t *testing.T) {
 		"a sum":                      {m.sum(telemetry.MetricGets), 12},
 		"one result of two":          {m.sum(telemetry.MetricGets, telemetry.Result.String("miss")), 5},
 		"a result that is not there": {m.sum(telemetry.MetricGets, telemetry.Result.String("lost")), -1},
-		"a verdict":                   {m.sum(telemetry.MetricRunVerdict), 1},
+		"a verdict":                  {m.sum(telemetry.MetricRunVerdict), 1},
 		"a gauge":                    {m.sum(telemetry.MetricWorkers), 50},
 		"no metric":                  {m.sum(telemetry.MetricPolls), -1},
 		"a histogram":                {m.count(telemetry.MetricWaitDuration), 9},
