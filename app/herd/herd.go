@@ -188,7 +188,8 @@ func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
 	back.Wait()
 	background.Wait()
 
-	for _, r := range append(responses, works...) {
+	responses = append(responses, works...)
+	for _, r := range responses {
 		fold.Add(r)
 	}
 	end(fold.Close(round.Number))
