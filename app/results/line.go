@@ -64,7 +64,8 @@ type End struct {
 	Type          string               `json:"t"`
 	Run           string               `json:"run"`
 	Mode          string               `json:"mode"`
-	Requests      int                  `json:"requests"` // how many responses there must be
+	Requests      int                  `json:"requests"`        // how many responses there must be
+	Works         int                  `json:"works,omitempty"` // likewise
 	Started       time.Time            `json:"started"`
 	Duration      time.Duration        `json:"duration"`
 	Overhead      time.Duration        `json:"overhead"`

@@ -263,8 +263,9 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	switch {
 	case !ended:
 		missing = "its end is"
-	case l.Requests != e.Requests:
-		missing = fmt.Sprintf("%d of %s are", e.Requests-l.Requests, herd.Count(e.Requests, "response"))
+	case l.Requests != e.Requests || l.Works != e.Works:
+		there := e.Requests + e.Works
+		missing = fmt.Sprintf("%d of %s are", there-l.Requests-l.Works, herd.Count(there, "response"))
 	default:
 		return
 	}
