@@ -54,7 +54,7 @@ const (
 
 	Winner       = attribute.Key("winner") // true on the worker and the MISS that filled under the lock
 	CacheHit     = attribute.Key("cache.hit")
-	Recheck      = attribute.Key("recheck") // the winner's second GET
+	Recheck      = attribute.Key("recheck")   // the winner's second GET
 	Overtaken    = attribute.Key("overtaken") // the second GET found a newer value than the one to be refreshed
 	LockAcquired = attribute.Key("lock.acquired")
 	LockReleased = attribute.Key("lock.released")
