@@ -24,8 +24,7 @@ func TestEveryDrillIsStoredAsItWasPrinted(t *testing.T) {
 	}
 	shorter := map[string][]string{"no-recheck": {"--rounds", "4"}}
 	says := map[string]string{
-		"dead-winner": "the app, Jaeger and Prometheus agree; Redis's own counts are shared", // with the winner's process
-		"lost-redis":  "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed",
+		"lost-redis": "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed",
 	}
 	for _, d := range drills {
 		name := d[1]

@@ -20,6 +20,8 @@ type Step struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"` // zero for the backend call: it is told when it begins
 	Process int       `json:"process"`
+	// Connections are those to Redis that the process has made so far.
+	Connections int `json:"connections"`
 }
 
 // The commands of a Step.
@@ -35,8 +37,8 @@ const patience = 10 * time.Second
 // Winner asks for the key with the fixed strategy, as a process of its own: it tells each step on out,
 // reads its token from in after the miss, and its backend call never answers. Somebody is expected to kill it
 // there; when in ends first, whoever started it is gone, and so it leaves, without its lock.
-func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Duration, process int, in io.Reader, out io.Writer) error {
-	tell := teller{out: json.NewEncoder(out), process: process}
+func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Duration, process int, connections func() int, in io.Reader, out io.Writer) error {
+	tell := teller{out: json.NewEncoder(out), process: process, connections: connections}
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	tokens := make(chan string, 1)
@@ -77,12 +79,13 @@ func Winner(ctx context.Context, store cache.Store, key string, lockTTL time.Dur
 
 // teller writes steps. An error is no concern of the teller's: the reader sees the end of the pipe.
 type teller struct {
-	out     *json.Encoder
-	process int
+	out         *json.Encoder
+	process     int
+	connections func() int
 }
 
 func (t teller) step(s Step) {
-	s.Process = t.process
+	s.Process, s.Connections = t.process, t.connections()
 	_ = t.out.Encode(s)
 }
 

@@ -22,10 +22,13 @@ func TestTheWinnersProcessLeavesWithItsParent(t *testing.T) {
 		in, parent := io.Pipe()
 		steps, out := io.Pipe()
 		started, ended := time.Now(), make(chan error, 1)
-		go func() { ended <- drill.Winner(t.Context(), store, "key", time.Hour, 1, in, out) }()
+		go func() {
+			ended <- drill.Winner(t.Context(), store, "key", time.Hour, 1, func() int { return 2 }, in, out)
+		}()
 
 		told := json.NewDecoder(steps)
-		for step := (drill.Step{}); step.Command != "backend call"; {
+		connections := 0
+		for step := (drill.Step{}); step.Command != "backend call"; connections = step.Connections {
 			if err := told.Decode(&step); err != nil {
 				t.Fatal(err)
 			}
@@ -35,6 +38,7 @@ func TestTheWinnersProcessLeavesWithItsParent(t *testing.T) {
 				}
 			}
 		}
+		equal(t, "connections that it told", connections, 2)
 		equal(t, "lock in the backend call", store.Peek(cache.LockKey("key")), "T")
 		if err := parent.Close(); err != nil {
 			t.Fatal(err)

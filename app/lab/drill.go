@@ -77,9 +77,11 @@ func (s *session) faults(d *drill.Drill, tell events.Handler) drill.Faults {
 		Winner: s.winnerCommand,
 		Step: func(ctx context.Context, step drill.Step, err error) {
 			tell.Step(ctx, toldStep(step), err)
-			if !step.Ended.IsZero() {
-				s.bridge.Reported(ctx, observedStep(step, err))
+			if step.Ended.IsZero() { // the last one that the process itself tells
+				s.redis.Joined(step.Connections)
+				return
 			}
+			s.bridge.Reported(ctx, observedStep(step, err))
 		},
 		Probe:    s.bridge.Probe(cache.NoProbe{}),
 		NewToken: s.bridge.NewToken,
@@ -165,6 +167,6 @@ func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Re
 	if err != nil {
 		return err
 	}
-	err = drill.Winner(ctx, redis, order.Key, order.LockTTL, os.Getpid(), in, out)
+	err = drill.Winner(ctx, redis, order.Key, order.LockTTL, os.Getpid(), redis.Dialled, in, out)
 	return errors.Join(err, redis.Close())
 }

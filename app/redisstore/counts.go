@@ -41,7 +41,7 @@ type Census struct {
 	server       string                   // this start of the server
 	connections  int                      // ever accepted
 	dialled      int                      // of those, by us
-	strangers    map[string]time.Duration // clients of another name, by id: how long they were idle, as Redis says
+	strangers    map[string]time.Duration // clients that are not of the run, by id: how long they were idle, as Redis says
 	err          error
 }
 
@@ -135,7 +135,14 @@ func visited(since, now Census) bool {
 // whole seconds, and sets that clock itself up to a second late.
 const idleError = 2 * time.Second
 
-// strangers finds the clients of another name in the reply to CLIENT LIST, by id, and how long each was idle.
+// Dialled returns how many connections were made so far.
+func (r *Redis) Dialled() int { return int(r.dialled.Load()) }
+
+// Joined tells how many connections another process of the run has made. They are no strangers if their name is this one's,
+// followed by a hyphen and more.
+func (r *Redis) Joined(connections int) { r.dialled.Add(int64(connections)) }
+
+// strangers finds the clients that are not of the run in the reply to CLIENT LIST, by id, and how long each was idle.
 func strangers(clients, name string) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for line := range strings.Lines(clients) {
@@ -144,7 +151,7 @@ func strangers(clients, name string) map[string]time.Duration {
 			key, value, _ := strings.Cut(f, "=")
 			fields[key] = value
 		}
-		if fields["name"] != name {
+		if own := fields["name"]; own != name && !strings.HasPrefix(own, name+"-") {
 			idle, _ := strconv.Atoi(fields["idle"]) // in whole seconds
 			all[fields["id"]] = time.Duration(idle) * time.Second
 		}

@@ -28,7 +28,7 @@ const (
 type Options struct {
 	Target  Target
 	Workers int // the pool is sized for them
-	// Name is what the connections call themselves: other clients of the server have other names.
+	// Name is what the connections call themselves, unique to the run: other clients of the server have other names.
 	Name string
 	// Instrument, if set, is called with the workers' client once its connections are warm, so that dials and
 	// handshakes are not seen.
@@ -45,7 +45,7 @@ type Redis struct {
 	client  *redis.Client
 	keeper  *redis.Client
 	options Options
-	dialled atomic.Int64 // connections made, those that failed or were closed again included
+	dialled atomic.Int64 // connections made by the run, those that failed or were closed again included
 }
 
 // DiscardClientLog keeps the client library's own log off the terminal: whatever goes wrong comes back as an

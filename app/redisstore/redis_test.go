@@ -55,6 +55,43 @@ func TestRedisCountsWhatWasSent(t *testing.T) {
 	})
 }
 
+// A process of the run that tells how many connections it made is no stranger, while it is there and when it has left.
+func TestACountWithAnotherProcessOfTheRunIsExact(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr(), func(o *redisstore.Options) { o.Name = "cachelab-run-1" })
+	for _, test := range []struct {
+		name          string
+		tells, leaves bool
+		want          redisstore.Standing
+	}{
+		{"cachelab-run-1-winner", true, false, redisstore.Exact},
+		{"cachelab-run-1-winner", true, true, redisstore.Exact},
+		{"cachelab-run-1-winner", false, true, redisstore.Shared},
+		{"cachelab-run-10", true, false, redisstore.Shared}, // a run of its own
+	} {
+		census := r.TakeCensus(t.Context())
+		other, err := redisstore.OpenAt(t.Context(), server.Addr(), redisstore.Options{Workers: 3, Name: test.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := other.Get(t.Context(), "key"); err != nil {
+			t.Fatal(err)
+		}
+		if test.tells {
+			r.Joined(other.Dialled())
+		}
+		if test.leaves {
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if count, standing := r.Count(t.Context(), census); count.Get != 1 || standing != test.want {
+			t.Errorf("%+v: %d GETs, %s, want 1", test, count.Get, standing)
+		}
+		_ = other.Close() // it may be closed
+	}
+}
+
 func TestACountWithAStrangerOnTheServerIsShared(t *testing.T) {
 	server := redistest.Start(t)
 	r := open(t, server.Addr())
