@@ -28,6 +28,8 @@ func newLiveSettings(table modes.Table) *liveSettings {
 	add(s.settings, "for", "", "length of the run (default: until Ctrl-C)", &s.plan.For, optional(duration(100*time.Millisecond)))
 	add(s.settings, "think", "300ms", "a worker's pause between two requests; each is spread by half to both sides", &s.plan.Think,
 		duration(10*time.Millisecond))
+	add(s.settings, "rate", "", "requests a second, each due at its own time whatever became of the others, instead of --think", &s.plan.Rate,
+		optional(perSecond))
 	return s
 }
 
@@ -55,8 +57,9 @@ Ctrl-C, or the end of --for, is its proper end: the requests on their way are an
 and its verdict. Exit code 0 if they are ok.
 
 Who asks waits for the answer before the next request (a closed loop): a herd slows its own accusers, so the modes are compared
-by rates, shares and quantiles only, and a mode that is slow looks better than it is.`,
-		Example: "  cachelab live\n  cachelab live --mode fixed --workers 100 --think 100ms\n  cachelab live --each 10s --for 1m --json live.json",
+by rates, shares and quantiles only, and a mode that is slow looks better than it is. With --rate nobody waits (open traffic): each
+request has its due time, by --seed, and its latency counts from that; beyond 10,000 on their way they are not sent, and counted.`,
+		Example: "  cachelab live\n  cachelab live --mode fixed --workers 100 --think 100ms\n  cachelab live --each 10s --for 1m --json live.json\n  cachelab live --mode broken --rate 400 --for 20s",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s.settings, func(ctx context.Context, terminal *report.Terminal) error {

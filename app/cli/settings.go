@@ -277,6 +277,17 @@ func seed(s string) (uint64, error) {
 	return n, nil
 }
 
+// maxRate is what a herd of this kind of process can send without being late by itself.
+const maxRate = 10_000
+
+func perSecond(s string) (float64, error) {
+	rate, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(rate > 0 && rate <= maxRate) {
+		return rate, fmt.Errorf("want a number of requests a second, more than 0 and at most %d", maxRate)
+	}
+	return rate, nil
+}
+
 func duration(low time.Duration) func(string) (time.Duration, error) {
 	return func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)

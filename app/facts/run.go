@@ -25,6 +25,7 @@ type Run struct {
 
 	Rounds   int  `json:"rounds"` // that took place
 	Requests int  `json:"requests"`
+	NotSent  int  `json:"not_sent,omitempty"` // in open traffic: due while too many were on their way
 	Gets     Gets `json:"gets"`
 	Lock     Lock `json:"lock"`
 	Polls    int  `json:"polls"`
@@ -138,7 +139,7 @@ type Details struct {
 func NewRun(l herd.Ledger, d Details) Run {
 	r := Run{
 		ID: d.ID, Mode: d.Mode, Scenario: d.Scenario, Drill: d.Drill, Redis: d.Redis,
-		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests,
+		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests, NotSent: l.NotSent,
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{
 			Acquired: l.Acquired, Held: l.Held, Rechecked: l.Rechecked,

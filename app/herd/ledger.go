@@ -18,7 +18,9 @@ type Ledger struct {
 	Errors     cache.Errors
 	OtherError error
 
-	Latency Quantiles // of requests, from the barrier's release to the answer
+	NotSent int // requests of open traffic that were due while too many were on their way
+
+	Latency Quantiles // of requests, from the barrier's release to the answer; in open traffic, from when they were due
 	WakeLag Quantiles // of waiters: they have the value, minus the winner's backend call returned
 	Age     Quantiles // of the values that were served, since the backend answered; of those that this run's backend made
 	Overdue Quantiles // of the same values: how much of their age is beyond the TTL

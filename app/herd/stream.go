@@ -22,6 +22,10 @@ type Stream struct {
 	// Think is the pause between two requests of a worker, more than 0; each is spread by half of it to both sides, so that
 	// the workers are not in step.
 	Think time.Duration
+	// Rate, if more than 0, makes the traffic open: so many requests a second, each due at its own time ([Schedule], by Seed), and
+	// nobody thinks. Latency counts from that time. The requests go to the workers in turn.
+	Rate float64
+	Seed uint64
 	// Patience is how long the requests on their way may still take when the context of Flow ends.
 	Patience time.Duration
 	Observer Observer
@@ -34,7 +38,8 @@ type Stream struct {
 	phase   Phase
 	begun   int           // rounds
 	flowed  time.Duration // in all phases
-	current *cycle        // takes new requests; nil until there is one
+	notSent int
+	current *cycle // takes new requests; nil until there is one
 }
 
 // Phase is what one phase of a stream came to.
@@ -75,18 +80,27 @@ func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
 	requests, done := outlive(ctx, s.Patience)
 	defer done()
 
+	if s.Rate > 0 {
+		s.open(asking, requests)
+	} else {
+		s.closed(asking, requests)
+	}
+	s.works.Wait()
+	return s.finish(time.Since(started))
+}
+
+// closed lets each worker think between its requests, until asking ends. It returns when all have their answers.
+func (s *Stream) closed(asking, requests context.Context) {
 	var workers sync.WaitGroup
 	for i := range s.Workers {
 		workers.Go(func() {
 			// The first requests are spread over a whole pause.
 			for pause := rand.N(s.Think); sleep(asking, pause); pause = s.Think/2 + rand.N(s.Think) {
-				s.request(requests, i+1)
+				s.request(requests, i+1, time.Now())
 			}
 		})
 	}
 	workers.Wait()
-	s.works.Wait()
-	return s.finish(time.Since(started))
 }
 
 // Ledger returns the ledger of the phases so far. The stream must not flow.
@@ -94,6 +108,7 @@ func (s *Stream) Ledger() Ledger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ledger := s.folded().Ledger()
+	ledger.NotSent = s.notSent
 	ledger.InRounds = s.flowed // rounds overlap, and there are gaps between them
 	return ledger
 }
@@ -126,11 +141,11 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 	return phase
 }
 
-// request is one Get of one worker, in the round of the moment.
-func (s *Stream) request(ctx context.Context, number int) {
+// request is one Get of one worker, due at that time, in the round of the moment.
+func (s *Stream) request(ctx context.Context, number int, due time.Time) {
 	c := s.join(ctx)
 	r := &request{worker: Worker{Round: c.Number, Number: number}, work: s.work(c)}
-	s.leave(c, r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, time.Now()))
+	s.leave(c, r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, due))
 }
 
 // join returns the round that a request begins in. The observer is told of it outside of the lock: it holds up those who

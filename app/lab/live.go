@@ -23,6 +23,7 @@ type LivePlan struct {
 	Each  time.Duration // of a phase
 	For   time.Duration // of the run; 0: until it is interrupted
 	Think time.Duration // of a worker between two requests, on average
+	Rate  float64       // if more than 0: of open traffic, requests a second, by the backend's seed
 }
 
 // Live runs until ctx ends or plan.For has passed, and prints what each mode came to. Both are the run's proper end
@@ -66,6 +67,9 @@ func (p LivePlan) String(workers int) string {
 	if len(p.Modes) > 1 {
 		text = fmt.Sprintf("%s in turn, %v each", text, p.Each)
 	}
+	if p.Rate > 0 {
+		return fmt.Sprintf("%s, %.4g requests a second of %s", text, p.Rate, herd.Count(workers, "worker"))
+	}
 	return fmt.Sprintf("%s, %s with %v of think time", text, herd.Count(workers, "worker"), p.Think)
 }
 
@@ -97,6 +101,8 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) {
 			Key:      l.config.Key,
 			Workers:  l.config.Workers,
 			Think:    plan.Think,
+			Rate:     plan.Rate,
+			Seed:     l.config.Backend.Seed,
 			Patience: l.config.patience(),
 			Observer: view.Observe(t.mode.Name, t.bridge.Observer(herd.NoObserver{})),
 			Results:  t.results(),

@@ -182,6 +182,11 @@ func summaryRows(r facts.Run) []row {
 	}
 	rows := []row{
 		{"requests", requests},
+	}
+	if r.NotSent > 0 {
+		rows = append(rows, row{"not sent", fmt.Sprintf("%d that were due while too many were on their way", r.NotSent)})
+	}
+	rows = append(rows, []row{
 		{"backend calls", fmt.Sprint(r.BackendCalls)},
 		{"expiries", fmt.Sprint(r.Expiries)},
 		{"calls per expiry", facts.PerExpiry(r.CallsPerExpiry)},
@@ -189,7 +194,7 @@ func summaryRows(r facts.Run) []row {
 		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
 			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
 		{"GET", fmt.Sprintf("%d hit, %d miss; %d were polls", r.Gets.Hit, r.Gets.Miss, r.Polls)},
-	}
+	}...)
 	if r.Lock.Acquired+r.Lock.Held > 0 {
 		rows = append(rows, row{"SET NX PX", fmt.Sprintf("%d acquired, %d held by another", r.Lock.Acquired, r.Lock.Held)},
 			row{"re-checks", fmt.Sprintf("%d found the value under the lock", r.Lock.Rechecked)},

@@ -66,6 +66,7 @@ type End struct {
 	Mode          string               `json:"mode"`
 	Requests      int                  `json:"requests"`        // how many responses there must be
 	Works         int                  `json:"works,omitempty"` // likewise
+	NotSent       int                  `json:"not_sent,omitempty"`
 	Started       time.Time            `json:"started"`
 	Duration      time.Duration        `json:"duration"`
 	Overhead      time.Duration        `json:"overhead"`

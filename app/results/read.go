@@ -255,6 +255,7 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	s := f.Start
 	// What is neither in rounds nor waiting for the expiry is overhead.
 	l.InRounds, l.Expiring = e.Duration-e.Overhead, 0
+	l.NotSent = e.NotSent
 	f.Ledger = l
 	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis,
 		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,

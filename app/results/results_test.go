@@ -192,7 +192,7 @@ func TestTheEndIsKept(t *testing.T) {
 		f.Add(r)
 	}
 	l := f.Ledger()
-	l.Expiring = 3 * time.Second
+	l.Expiring, l.NotSent = 3*time.Second, 5
 	folded := whole(t, write(t, [][]herd.Response{responses}, func(r *results.Run) { r.End(l, d) })...)
 	if got, want := text(t, folded.Run()), text(t, facts.NewRun(l, d)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -1,0 +1,55 @@
+package herd
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// maxInFlight is how many requests of open traffic may be on their way; those that are due meanwhile are not sent, and counted.
+const maxInFlight = 10_000
+
+// Schedule returns when the requests of open traffic are due, from its begin: at a rate (a second), each independent of the
+// others, as those of many users are. It is the same for the same seed and rate.
+func Schedule(seed uint64, rate float64) iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		for due := 0.0; ; {
+			due += random.ExpFloat64() / rate
+			if !yield(time.Duration(due * float64(time.Second))) {
+				return
+			}
+		}
+	}
+}
+
+// open sends each request when it is due, whatever became of those before, until asking ends. It returns when all have their
+// answers.
+func (s *Stream) open(asking, requests context.Context) {
+	began := time.Now()
+	places := make(chan struct{}, maxInFlight)
+	var sent sync.WaitGroup
+	n := 0
+	for offset := range Schedule(s.Seed, s.Rate) {
+		due := began.Add(offset)
+		if !sleep(asking, time.Until(due)) {
+			break
+		}
+		select {
+		case places <- struct{}{}:
+			number := n%s.Workers + 1
+			sent.Go(func() {
+				defer func() { <-places }()
+				s.request(requests, number, due)
+			})
+		default:
+			s.mu.Lock()
+			s.notSent++
+			s.mu.Unlock()
+		}
+		n++
+	}
+	sent.Wait()
+}
