@@ -19,6 +19,8 @@ type Mode struct {
 	Short string // a line: what it does
 	Long  string // for --help
 	See   string // a line: what to look for in its graphs
+	Good  string // a line: what it is good for
+	Costs string // a line: what it costs
 	// Color is #rrggbb, of Okabe and Ito's palette, which people with any colour vision can tell apart
 	// (https://jfly.uni-koeln.de/color/).
 	Color string
@@ -50,6 +52,8 @@ func broken() Mode {
 same moment and all of them call. With 50 workers and 5 rounds that is 250 backend calls where 5 would do.
 The backend answers 10 calls at once, so the herd also queues: look at the latency.`,
 		See:   "a wall of backend calls at each expiry, as high as there are workers",
+		Good:  "keys that are seldom asked for, in front of a backend that does not mind",
+		Costs: "a backend call for each request that misses, and their queue: the whole herd waits longer than for one fill",
 		Color: "#D55E00",
 		New:   func(p Parts) cache.Strategy { return &cache.Broken{Aside: p.Aside} },
 		Judge: herd.JudgeHerd,
@@ -64,6 +68,8 @@ func fixed() Mode {
 have filled in between), calls the backend, SETs the value and gives the lock back with a compare-and-delete.
 The others wait with growing, jittered pauses and retry GET. Nobody calls the backend without the lock.`,
 		See:   "a single backend call at each expiry; the others wait for it",
+		Good:  "a backend that must not be asked twice, by however many processes, and values that are never older than the TTL",
+		Costs: "at each expiry all wait for a fill and some 20 ms more, with about 12 Redis commands for each: they poll",
 		Color: "#009E73",
 		Locks: true,
 		New: func(p Parts) cache.Strategy {

@@ -14,7 +14,7 @@ func TestEachModeIsWhole(t *testing.T) {
 			t.Errorf("%s: its name or its colour is another's", m.Name)
 		}
 		seen[m.Name], seen[m.Color] = true, true
-		if m.Name == "" || m.Short == "" || m.Long == "" || m.See == "" || m.New == nil || m.Judge == nil {
+		if m.Name == "" || m.Short == "" || m.Long == "" || m.See == "" || m.Good == "" || m.Costs == "" || m.New == nil || m.Judge == nil {
 			t.Errorf("%+v lacks something", m)
 		}
 		if !regexp.MustCompile(`^#[0-9A-F]{6}$`).MatchString(m.Color) {
