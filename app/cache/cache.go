@@ -76,6 +76,11 @@ type Probe interface {
 	// Refresh begins when a request has taken the fill lock to refresh a value in the background, and ends with the refresh,
 	// usually after the request. The context's values are those of the request. The result is in that of no request.
 	Refresh(ctx context.Context, key string) (inner context.Context, end func(Result, error))
+	// Join is Wait for a flight of this process, which has missed: miss is the context that Miss returned to it.
+	Join(ctx, miss context.Context) (inner context.Context, end func(Result, error))
+	// Flight begins with the work that callers of a key in one process share, and may end after all of them. The context's
+	// values are those of the first caller's request. The result's counts are in that of no request.
+	Flight(ctx context.Context, key string) (inner context.Context, end func(Result, error))
 }
 
 // NoProbe is a Probe that does nothing.
@@ -96,13 +101,23 @@ func (NoProbe) Refresh(ctx context.Context, _ string) (context.Context, func(Res
 	return ctx, func(Result, error) {}
 }
 
+// Join implements [Probe].
+func (NoProbe) Join(ctx, _ context.Context) (context.Context, func(Result, error)) {
+	return ctx, func(Result, error) {}
+}
+
+// Flight implements [Probe].
+func (NoProbe) Flight(ctx context.Context, _ string) (context.Context, func(Result, error)) {
+	return ctx, func(Result, error) {}
+}
+
 // Outcome says how a request ended.
 type Outcome string
 
 // The outcomes of a request.
 const (
 	Hit    Outcome = "hit"    // found by the first GET, or by the re-check of the first lock attempt
-	Waited Outcome = "waited" // lost the lock at least once and got the value without calling the backend
+	Waited Outcome = "waited" // lost the lock at least once, or joined a flight that missed, and got the value without calling the backend
 	Filled Outcome = "filled" // called the backend
 	Failed Outcome = "error"  // no value
 )
@@ -119,7 +134,7 @@ type Result struct {
 	Sent Sent
 	// Errors are those of the steps, also of those that did not fail the request.
 	Errors Errors
-	// Waited is the time between finding the lock held and having the value or the lock.
+	// Waited is the time between finding the lock held, or joining a flight that missed, and having the value or the lock.
 	Waited time.Duration
 	// Loaded is when the backend call returned a value; zero if this request made none.
 	Loaded time.Time

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -52,7 +53,8 @@ type request struct {
 	failures int       // store errors tolerated so far
 	had      bool      // the first GET found a value: only another one makes a backend call needless
 	grace    time.Duration
-	sent     bool // a release whose reply was lost: the lock may be gone by it
+	flight   *flight // whose work this is; nil for that of one caller
+	sent     bool    // a release whose reply was lost: the lock may be gone by it
 }
 
 func (a *Aside) request(key string) *request { return &request{Aside: a, key: key} }
@@ -75,7 +77,11 @@ func (r *request) done(err error) (Result, error) {
 // miss begins a stretch. Its end is deferred, with the address of the error that the caller returns.
 func (r *request) miss(ctx context.Context) (context.Context, func(*error)) {
 	ctx, end := r.Probe.Miss(ctx, r.key)
-	return ctx, func(err *error) { end(r.Result, *err) }
+	if r.flight != nil {
+		r.flight.miss = ctx
+		close(r.flight.missed)
+	}
+	return ctx, func(err *error) { end(r.done(*err)) }
 }
 
 // wait does, too.
@@ -186,8 +192,8 @@ func (r *request) fill(ctx context.Context) error {
 
 // load is the backend call.
 func (r *request) load(ctx context.Context) error {
-	value, err := r.Backend.Load(ctx, r.key)
 	r.BackendCalls++
+	value, err := r.safelyLoad(ctx)
 	if err != nil {
 		r.BackendErrors++
 		r.Errors.Load = fmt.Errorf("backend call for %q: %w", r.key, err)
@@ -195,6 +201,16 @@ func (r *request) load(ctx context.Context) error {
 	}
 	r.Value, r.Loaded = value, time.Now()
 	return nil
+}
+
+// safelyLoad makes an error of a panic, which holds the stack: whoever waits must hear of it, and the lock be given back.
+func (r *request) safelyLoad(ctx context.Context) (value string, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	return r.Backend.Load(ctx, r.key)
 }
 
 // storeAndUnlock stores the loaded value and gives the lock back, in one command. If it fails the caller still gets its

@@ -195,6 +195,10 @@ func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(c
 	return p.next.Refresh(ctx, key)
 }
 
+func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+	return p.next.Flight(ctx, key)
+}
+
 func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
 	p.tell(ctx, Event{Kind: Wait})
 	inner, end := p.next.Wait(ctx, holder)
@@ -202,5 +206,14 @@ func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(c
 		end(r, err)
 		// Polls that missed and polls that failed are not the one that found it.
 		p.tell(ctx, Event{Kind: WaitEnded, Polls: r.Polls, Found: r.Hits > 0})
+	}
+}
+
+func (p probe) Join(ctx, miss context.Context) (context.Context, func(cache.Result, error)) {
+	p.tell(ctx, Event{Kind: Wait})
+	inner, end := p.next.Join(ctx, miss)
+	return inner, func(r cache.Result, err error) {
+		end(r, err)
+		p.tell(ctx, Event{Kind: WaitEnded, Found: err == nil})
 	}
 }

@@ -38,7 +38,7 @@ func NewFold(workers int, ttl time.Duration) *Fold {
 
 // Add adds a response.
 func (f *Fold) Add(r Response) {
-	if !r.Work {
+	if r.Work == "" {
 		f.latencies = append(f.latencies, r.Elapsed)
 	}
 	if age, known := r.Age(); known {
@@ -57,7 +57,7 @@ func (f *Fold) Add(r Response) {
 	if !r.Loaded.IsZero() {
 		round.loaded = append(round.loaded, r.Loaded)
 	}
-	if r.Outcome == cache.Waited && !r.Work {
+	if r.Outcome == cache.Waited && r.Work == "" {
 		round.waited = append(round.waited, r.At)
 	}
 }

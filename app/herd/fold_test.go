@@ -94,7 +94,7 @@ func responses(random *rand.Rand) [][]herd.Response {
 		for round := range 4 {
 			for n := range 8 {
 				r := herd.Response{Worker: herd.Worker{Round: round + 1, Number: process*8 + n + 1}, Elapsed: time.Duration(some(20)) * time.Millisecond,
-					At: at(40), Err: fail(), Redundant: some(2), Repeated: some(2), Work: some(8) == 0}
+					At: at(40), Err: fail(), Redundant: some(2), Repeated: some(2), Work: []herd.Work{"", "", herd.Flight, herd.Refresh}[some(4)]}
 				r.Outcome = outcomes[some(len(outcomes))]
 				r.Counts = cache.Counts{Hits: some(3), Misses: some(3), Held: some(2), BackendCalls: some(2), SetsAbsent: some(2), SetsReplaced: some(2)}
 				r.Sent = cache.Sent{Get: some(4), Set: some(2)}

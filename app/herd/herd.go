@@ -42,9 +42,9 @@ type Response struct {
 	Answered time.Time
 	// Redundant and Repeated are those of the request's backend calls that the cache should have spared: see [CountCall].
 	Redundant, Repeated int
-	// Work says that it is of no request: a refresh in the background, which the worker's request began. It counts, and nobody
-	// was served.
-	Work bool
+	// Work, if it is not "", says that it is of no request, but of a flight or of a refresh in the background, which the worker's
+	// request began. It counts, and nobody was served.
+	Work Work
 }
 
 // Age is how long before the response the backend had made the value, if that is known.
@@ -105,7 +105,7 @@ func (r Results) keep(response Response) {
 // request is a request on its way.
 type request struct {
 	worker              Worker
-	work                func() (end func(Response)) // begins something in the background
+	work                func() (end func(Response)) // begins work of its own
 	redundant, repeated atomic.Int32                // of its backend calls
 }
 

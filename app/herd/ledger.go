@@ -54,25 +54,24 @@ type Sum struct {
 	Missed              int // requests whose first GET found nothing
 	Waiters             int // requests that waited for a fill
 	Outcomes            map[cache.Outcome]int
-	Works               int // in the background: see [Response.Work]
+	Works               int // flights and refreshes: see [Response.Work]
 }
 
 func (s *Sum) add(r Response) {
 	one := Sum{Counts: r.Counts, Expiries: r.SetsAbsent, Redundant: r.Redundant, Repeated: r.Repeated, Sent: r.Sent}
-	if r.Work {
+	if r.Work == "" {
+		one.Requests = 1
+		one.Outcomes = map[cache.Outcome]int{r.Outcome: 1}
+	} else {
 		one.Works = 1
-		s.Add(one)
-		return
 	}
-	one.Requests = 1
-	if r.Misses > 0 {
+	if r.Misses > 0 && r.Work != Refresh {
 		one.Missed = 1
 	}
 	if r.Waited > 0 {
 		one.Waiters = 1
 	}
 	s.Add(one)
-	s.outcome(r.Outcome, 1)
 }
 
 // Add adds d to s.

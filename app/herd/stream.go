@@ -173,7 +173,7 @@ func (s *Stream) leave(c *cycle, r Response) {
 	c.steps += steps(r)
 	c.inFlight--
 	// Who missed and has its value knows that the cycle is over, whoever filled.
-	filled := r.Misses > 0 && r.Err == nil && !r.Work
+	filled := r.Err == nil && r.Work != Refresh && (r.Misses > 0 || r.Outcome == cache.Filled || r.Outcome == cache.Waited)
 	if c == s.current && (filled || c.steps >= max(roundSteps, stepsPerWorker*s.Workers)) {
 		s.current = nil
 	}

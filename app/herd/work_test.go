@@ -40,7 +40,7 @@ func TestARoundWaitsForItsWorkInTheBackgroundAndCountsItOnce(t *testing.T) {
 		kept := 0
 		h := herd.Herd{Strategy: refreshing, Workers: 10, Rounds: 3, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 		h.Keep = func(r herd.Response) {
-			if r.Work {
+			if r.Work == herd.Refresh {
 				kept++
 			}
 		}

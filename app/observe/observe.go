@@ -280,21 +280,28 @@ type loader struct {
 
 func (l loader) Load(ctx context.Context, key string) (string, error) {
 	ctx, span := l.tracer.Start(ctx, telemetry.SpanBackendCall, trace.WithSpanKind(trace.SpanKindClient))
-	defer span.End()
 	l.metrics.calls.add(1)
 	started := time.Now()
-	value, err := l.next.Load(ctx, key)
-	fail(ctx, span, err)
-	result := resultOK
-	switch {
-	case err != nil && ctx.Err() != nil:
-		result = resultUnknown
-	case err != nil:
-		result = resultError
-	}
-	l.metrics.answered(ctx, time.Since(started), result)
+	err := errPanic
+	defer func() {
+		fail(ctx, span, err)
+		result := resultOK
+		switch {
+		case err != nil && ctx.Err() != nil:
+			result = resultUnknown
+		case err != nil:
+			result = resultError
+		}
+		l.metrics.answered(ctx, time.Since(started), result)
+		span.End()
+	}()
+	var value string
+	value, err = l.next.Load(ctx, key)
 	return value, err
 }
+
+// errPanic is what a backend call came to that did not return.
+var errPanic = errors.New("the backend call panicked")
 
 // DescribeCall adds to the span of a backend call what only the backend knows. The context is the one that Load was
 // called with.
@@ -315,10 +322,11 @@ type (
 	missKey struct{}
 	waitKey struct{}
 
-	// missing is a request between its miss and its answer. Only its own goroutine uses it.
+	// missing is a request between its miss and its answer. Only its own goroutine uses it, but for joined.
 	missing struct {
-		span  trace.Span
-		token string // of its latest lock attempt
+		span   trace.Span
+		token  string // of its latest lock attempt
+		joined int    // callers that share its flight; the bridge's mutex guards it
 	}
 	// waiting is a request that waits for a fill.
 	waiting struct {
@@ -334,7 +342,7 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	m := &missing{span: span}
 	return context.WithValue(ctx, missKey{}, m), func(r cache.Result, err error) {
 		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
-		if waiters := p.takeWaiters(m.token); r.Acquired > 0 {
+		if waiters := p.takeWaiters(m); r.Acquired > 0 || waiters > 0 {
 			attributes = append(attributes, telemetry.Waiters.Int(waiters))
 		}
 		span.SetAttributes(attributes...)
@@ -345,12 +353,33 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	}
 }
 
+func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+	ctx, end := p.next.Flight(ctx, key)
+	ctx = p.metrics.request(ctx)
+	return ctx, func(r cache.Result, err error) {
+		p.metrics.rest(ctx, r.Counts)
+		end(r, err)
+	}
+}
+
+func (p probe) Join(ctx, miss context.Context) (context.Context, func(cache.Result, error)) {
+	ctx, end := p.next.Join(ctx, miss)
+	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
+	p.joins(span, miss)
+	return ctx, p.waited(ctx, span, end)
+}
+
 func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
 	ctx, end := p.next.Wait(ctx, holder)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
 	w := &waiting{span: span}
 	p.waitsFor(w, holder)
-	return context.WithValue(ctx, waitKey{}, w), func(r cache.Result, err error) {
+	return context.WithValue(ctx, waitKey{}, w), p.waited(ctx, span, end)
+}
+
+// waited ends the span of a wait.
+func (p probe) waited(ctx context.Context, span trace.Span, end func(cache.Result, error)) func(cache.Result, error) {
+	return func(r cache.Result, err error) {
 		span.SetAttributes(telemetry.Polls.Int(r.Polls), telemetry.Waited.Float64(milliseconds(r.Waited)))
 		fail(ctx, span, err)
 		span.End()

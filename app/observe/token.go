@@ -73,11 +73,26 @@ func (b *Bridge) waitsFor(w *waiting, holder string) {
 	}
 }
 
-// takeWaiters returns how many waiters of this process have found the token so far.
-func (b *Bridge) takeWaiters(token string) int {
+// joins links a caller that waits for another's flight to the flight's MISS, and counts it there.
+func (b *Bridge) joins(span trace.Span, miss context.Context) {
+	m, ok := miss.Value(missKey{}).(*missing)
+	if !ok {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.waiters[token]
-	delete(b.waiters, token)
-	return n
+	m.joined++
+	if sc := m.span.SpanContext(); sc.IsSampled() && span.IsRecording() {
+		span.AddLink(trace.Link{SpanContext: sc})
+		b.links++
+	}
+}
+
+// takeWaiters returns how many waiters of this process have found the token so far, and how many share the flight.
+func (b *Bridge) takeWaiters(m *missing) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.waiters[m.token]
+	delete(b.waiters, m.token)
+	return n + m.joined
 }

@@ -19,7 +19,7 @@ const (
 	typeRun      = "run"      // of each run in each of its modes: what was set
 	typeProcess  = "process"  // of each process that took part in it
 	typeResponse = "response" // of each request: what it brought back
-	typeWork     = "work"     // of each refresh in the background: a line like a response's
+	typeWork     = "work"     // of each flight and each refresh in the background: a line like a response's
 	typeEnd      = "end"      // what the run as a whole came to
 )
 
@@ -84,6 +84,7 @@ type response struct {
 	Process string        `json:"p"`
 	Round   int           `json:"r"`
 	Worker  int           `json:"w"`
+	Work    herd.Work     `json:"k,omitempty"` // its kind
 	Outcome cache.Outcome `json:"o"`
 	At      time.Duration `json:"at"` // when the answer came
 
@@ -153,12 +154,12 @@ func newResponse(r herd.Response, process string, started time.Time) response {
 		return t.Sub(started)
 	}
 	kind := typeResponse
-	if r.Work {
+	if r.Work != "" {
 		kind = typeWork
 	}
 	line := response{Type: kind, Process: process, Round: r.Worker.Round, Worker: r.Worker.Number, Outcome: r.Outcome,
 		At: since(r.At), Elapsed: r.Elapsed, Waited: r.Waited, Loaded: since(r.Loaded), Answered: since(r.Answered),
-		Redundant: r.Redundant, Repeated: r.Repeated, counts: counts(r.Counts), sent: sent(r.Sent)}
+		Redundant: r.Redundant, Repeated: r.Repeated, Work: r.Work, counts: counts(r.Counts), sent: sent(r.Sent)}
 	if r.Err == nil && r.Errors == (cache.Errors{}) {
 		return line
 	}
@@ -176,7 +177,7 @@ func (line response) response() herd.Response {
 		return epoch.Add(d)
 	}
 	r := herd.Response{Worker: herd.Worker{Round: line.Round, Number: line.Worker}, At: epoch.Add(line.At), Elapsed: line.Elapsed,
-		Answered: at(line.Answered), Redundant: line.Redundant, Repeated: line.Repeated, Work: line.Type == typeWork}
+		Answered: at(line.Answered), Redundant: line.Redundant, Repeated: line.Repeated, Work: line.Work}
 	r.Outcome, r.Waited, r.Loaded = line.Outcome, line.Waited, at(line.Loaded)
 	r.Counts, r.Sent = cache.Counts(line.counts), cache.Sent(line.sent)
 	if e := line.Errors; e != nil {

@@ -187,7 +187,7 @@ func TestTheEndIsKept(t *testing.T) {
 		Verdict: herd.Verdict{OK: true, Invariant: true, Text: "well"}, Err: errors.New("interrupted"), Started: time.Now().Round(0), Duration: 5 * time.Second}
 	f := herd.NewFold(begin.Workers, begin.TTL)
 	responses := some(rand.New(rand.NewPCG(2, 0)), 0, 2, 24)
-	responses[3].Work = true
+	responses[3].Work = herd.Refresh
 	for _, r := range responses {
 		f.Add(r)
 	}

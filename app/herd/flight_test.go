@@ -1,0 +1,91 @@
+package herd_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cachelab/app/cache"
+	"cachelab/app/cache/cachetest"
+	"cachelab/app/herd"
+)
+
+// coalesced is a strategy whose requests share flights, in a run that hears of them.
+func coalesced(load func(context.Context, int) (string, error)) (*cache.Coalesced, *cachetest.Store) {
+	store := cachetest.NewStore()
+	return &cache.Coalesced{Aside: cache.Aside{Store: store, Backend: &cachetest.Loader{Answer: load}, Probe: herd.Probe{}, TTL: 3 * time.Second},
+		Limit: time.Minute}, store
+}
+
+func TestTheWorkOfAFlightIsInTheLedgerOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := coalesced(func(ctx context.Context, n int) (string, error) {
+			herd.CountCall(ctx, n == 2, n == 3)
+			time.Sleep(250 * time.Millisecond)
+			return "19.99", nil
+		})
+		var works, responses []herd.Response
+		h := herd.Herd{Strategy: s, Key: "key", Workers: 50, Rounds: 3, Keeper: &keeper{wait: 4 * time.Second}, Observer: herd.NoObserver{},
+			Results: herd.Results{TTL: 3 * time.Second, Keep: func(r herd.Response) {
+				if r.Work != "" {
+					works = append(works, r)
+				} else {
+					responses = append(responses, r)
+				}
+			}}}
+		l, err := h.Run(t.Context())
+		want := herd.Sum{Requests: 150, Works: 3, Counts: cache.Counts{Misses: 3, BackendCalls: 3, SetsAbsent: 3}, Expiries: 3, Redundant: 1, Repeated: 1,
+			Sent: cache.Sent{Get: 3, Set: 3}, Missed: 3, Outcomes: map[cache.Outcome]int{cache.Filled: 3, cache.Waited: 147}}
+		got := l.Sum
+		got.Waiters = 0 // in this bubble those wait for no time at all that come as the answer does
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got\n%+v, %v, want\n%+v", got, err, want)
+		}
+		if len(l.ByRound) != 3 || l.ByRound[1].BackendCalls != 1 || l.ByRound[1].Requests != 50 {
+			t.Errorf("rounds: %+v", l.ByRound)
+		}
+		if l.Latency.P50 != 250*time.Millisecond || l.WakeLag.Max != 0 {
+			t.Errorf("latency %+v, wake lag %+v", l.Latency, l.WakeLag)
+		}
+		if len(works) != 3 || len(responses) != 150 || works[2].Work != herd.Flight || works[2].Worker.Round != 3 || works[2].Elapsed != 250*time.Millisecond {
+			t.Errorf("kept %d responses and %+v", len(responses), works)
+		}
+	})
+}
+
+// The round ends after the flight, although all who asked have left.
+func TestARoundWaitsForTheWorkThatOutlivesItsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store := coalesced(cachetest.Takes(time.Second, "19.99"))
+		leaving := &scripted{get: func(ctx context.Context, _ herd.Worker) (cache.Result, error) {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			return s.Get(ctx, "key")
+		}}
+		h := herd.Herd{Strategy: leaving, Key: "key", Workers: 10, Rounds: 1, Keeper: &keeper{}, Observer: herd.NoObserver{}}
+		l, err := h.Run(t.Context())
+		if err != nil || l.BackendCalls != 1 || l.BackendErrors != 0 || l.Expiries != 1 || l.Outcomes[cache.Failed] != 10 || l.Works != 1 {
+			t.Errorf("got %+v, %v", l.Sum, err)
+		}
+		if !errors.Is(l.OtherError, context.DeadlineExceeded) || store.Peek("key") != "19.99" || l.Latency.Max != 100*time.Millisecond {
+			t.Errorf("error %v, value %q, latency %+v", l.OtherError, store.Peek("key"), l.Latency)
+		}
+	})
+}
+
+func TestAStreamOfFlightsHasOneRoundAndOneCallForEachExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		strategy, _ := coalesced(cachetest.Takes(250*time.Millisecond, "19.99"))
+		s := stream(strategy, r)
+		phase := s.Flow(t.Context(), 31*time.Second)
+		l := s.Ledger()
+		r.check(t, l)
+		if l.Expiries != 10 || l.BackendCalls != 10 || l.Rounds != 11 || phase.Counts != l.Counts || phase.Requests != l.Requests || l.Works < 1000 {
+			t.Errorf("phase %+v, ledger %+v", phase, l)
+		}
+	})
+}
