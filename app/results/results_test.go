@@ -97,7 +97,7 @@ func TestTheLedgerIsTheSameForAnySplitAndOrderOfLines(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	processes := [][]herd.Response{some(random, 0, 3, 8), some(random, 1, 3, 8)}
 	for i := 0; i < 24; i += 8 {
-		processes[1][i].Work = true
+		processes[1][i].Work = herd.Refresh
 	}
 	files := write(t, processes, func(r *results.Run) {
 		r.End(herd.Ledger{Sum: herd.Sum{Requests: 45, Works: 3}}, facts.Details{Started: time.Now(), Duration: time.Second})
