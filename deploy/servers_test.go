@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,11 +16,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/compose-spec/compose-go/v2/types"
 )
 
 // servers is the stack without Docker: a redis-server, Jaeger and Prometheus on free ports, with the project's own
@@ -97,6 +101,25 @@ func startServers(t *testing.T) *servers {
 		})
 	}
 	return s
+}
+
+// flags is the command line that compose gives to a service's program, with some flags set to another value. A test
+// that runs the program without Docker thus runs it with the same flags.
+func flags(service types.ServiceConfig, change map[string]string) []string {
+	change = maps.Clone(change)
+	var all []string
+	for _, argument := range service.Command {
+		name, _, _ := strings.Cut(argument, "=")
+		if value, ok := change[name]; ok {
+			argument = name + "=" + value
+			delete(change, name)
+		}
+		all = append(all, argument)
+	}
+	for _, name := range slices.Sorted(maps.Keys(change)) {
+		all = append(all, name+"="+change[name])
+	}
+	return all
 }
 
 // process is a server that a test started.

@@ -3,12 +3,9 @@
 package deploy
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -48,25 +45,6 @@ func stack(t *testing.T, variables ...string) *types.Project {
 		t.Fatal(err)
 	}
 	return project
-}
-
-// flags is the command line that compose gives to a service's program, with some flags set to another value. A test
-// that runs the program without Docker thus runs it with the same flags.
-func flags(service types.ServiceConfig, change map[string]string) []string {
-	change = maps.Clone(change)
-	var all []string
-	for _, argument := range service.Command {
-		name, _, _ := strings.Cut(argument, "=")
-		if value, ok := change[name]; ok {
-			argument = name + "=" + value
-			delete(change, name)
-		}
-		all = append(all, argument)
-	}
-	for _, name := range slices.Sorted(maps.Keys(change)) {
-		all = append(all, name+"="+change[name])
-	}
-	return all
 }
 
 // environment is the value of a variable in a service's container.
