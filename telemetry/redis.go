@@ -196,6 +196,9 @@ func reply(cmd redis.Cmder) any {
 	return nil
 }
 
+// OtherError is the type of an error of no known kind, in the convention's word.
+const OtherError = "_OTHER"
+
 // ErrorType is what kind of error err is, in one of few words, as the convention of error.type wants it.
 func ErrorType(err error) string {
 	network := net.Error(nil)
@@ -209,7 +212,7 @@ func ErrorType(err error) string {
 	case network != nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, redis.ErrClosed):
 		return "connection"
 	}
-	return semconv.ErrorTypeOther.Value.AsString()
+	return OtherError
 }
 
 // DialHook implements [redis.Hook].

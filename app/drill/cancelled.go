@@ -11,7 +11,7 @@ import (
 )
 
 // ErrCallerLeft is why the cancelled winner's context ends.
-var ErrCallerLeft = errors.New("the caller left (drill)")
+var ErrCallerLeft = fmt.Errorf("the caller left (drill): %w", context.Canceled)
 
 func cancelledWinner() Drill {
 	return Drill{

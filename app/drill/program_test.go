@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"cachelab/app/cli"
 	"cachelab/app/facts"
@@ -20,6 +21,7 @@ import (
 	"cachelab/app/lab"
 	"cachelab/app/modes"
 	"cachelab/app/redisstore"
+	"cachelab/telemetry"
 	"cachelab/telemetry/otlptest"
 )
 
@@ -127,6 +129,18 @@ func do(t *testing.T, redis, name string, args ...string) drilled {
 		perTrace[string(s.TraceId)]++
 		if slices.Contains([]string{"GET", "SET", "SET NX PX", "DEL"}, s.Name) {
 			commands[s.Name]++
+		}
+		kind := ""
+		for _, a := range s.Attributes {
+			if a.Key == "error.type" {
+				kind = a.Value.GetStringValue()
+			}
+		}
+		if failed := s.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR; failed != (kind != "") {
+			t.Errorf("%s has the status %v and error.type %q", s.Name, s.Status, kind)
+		}
+		if kind == telemetry.OtherError && name != "dead-winner" { // a process that is killed is of no known kind
+			t.Errorf("%s failed: %s", s.Name, s.Status.GetMessage())
 		}
 		for _, e := range s.Events {
 			if e.Name == "fault" {

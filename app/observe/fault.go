@@ -32,7 +32,7 @@ type RemoteStep struct {
 func (b *Bridge) Reported(ctx context.Context, s RemoteStep) {
 	ctx, span := b.tracer.Start(ctx, s.Span, trace.WithTimestamp(s.Began), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(telemetry.ProcessID.Int(s.Process)), trace.WithAttributes(s.Attributes...))
-	fail(ctx, span, s.Err)
+	fail(ctx, span, s.Err, nil)
 	span.End(trace.WithTimestamp(s.Ended))
 	if s.Span == telemetry.SpanBackendCall {
 		result := resultOK

@@ -160,7 +160,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 		if r.Rechecked > 0 && r.Misses == 0 {
 			span.SetAttributes(telemetry.Overtaken.Bool(true))
 		}
-		fail(ctx, span, r.Err)
+		fail(ctx, span, r.Err, r.Errors.Load)
 		o.metrics.response(ctx, r)
 		span.End()
 		end(r)
@@ -174,25 +174,26 @@ func markWinner(span trace.Span, r cache.Result) {
 	}
 }
 
-// fail marks a span whose work ended in an error.
-func fail(ctx context.Context, span trace.Span, err error) {
+// fail marks a span whose work ended in an error. The other error is that of the work's backend call, if there was one.
+func fail(ctx context.Context, span trace.Span, err, ofCall error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
-		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(ctx, err)))
+		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(ctx, err, ofCall)))
 	}
 }
 
 // errorType is one of few words, as the convention wants it.
-func errorType(ctx context.Context, err error) string {
+func errorType(ctx context.Context, err, ofCall error) string {
+	kind := telemetry.ErrorType(err)
 	switch {
 	case errors.Is(err, cache.ErrWaitTimeout):
 		return "wait_timeout"
-	case errors.Is(err, backend.ErrUnavailable):
-		return "backend"
 	case ctx.Err() != nil: // the error is its cause, which may be anything
 		return telemetry.ErrorType(ctx.Err())
+	case kind == telemetry.OtherError && ofCall != nil && errors.Is(err, ofCall):
+		return "backend"
 	}
-	return telemetry.ErrorType(err)
+	return kind
 }
 
 // Store returns next with telemetry: the steps are counted as the strategy sees them. The spans of commands are the Redis
@@ -284,7 +285,7 @@ func (l loader) Load(ctx context.Context, key string) (string, error) {
 	started := time.Now()
 	err := errPanic
 	defer func() {
-		fail(ctx, span, err)
+		fail(ctx, span, err, err)
 		result := resultOK
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -347,7 +348,7 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 		}
 		span.SetAttributes(attributes...)
 		markWinner(span, r)
-		fail(ctx, span, err)
+		fail(ctx, span, err, r.Errors.Load)
 		span.End()
 		end(r, err)
 	}
@@ -381,7 +382,7 @@ func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(c
 func (p probe) waited(ctx context.Context, span trace.Span, end func(cache.Result, error)) func(cache.Result, error) {
 	return func(r cache.Result, err error) {
 		span.SetAttributes(telemetry.Polls.Int(r.Polls), telemetry.Waited.Float64(milliseconds(r.Waited)))
-		fail(ctx, span, err)
+		fail(ctx, span, err, r.Errors.Load)
 		span.End()
 		p.metrics.wait(ctx, r.Waited)
 		end(r, err)

@@ -27,7 +27,7 @@ func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(c
 	return ctx, func(r cache.Result, err error) {
 		result := refreshResult(r, err)
 		span.SetAttributes(telemetry.Result.String(result), telemetry.Overtaken.Bool(r.Rechecked > 0))
-		fail(ctx, span, err)
+		fail(ctx, span, err, r.Errors.Load)
 		p.metrics.rest(ctx, r.Counts)
 		p.metrics.refreshes[result].add(1)
 		span.End()
