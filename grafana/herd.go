@@ -29,7 +29,7 @@ func toRun(table modes.Table) string {
 func herd(table modes.Table) *page {
 	p := newPage(table, herdPage, "Thundering Herd", "A hot key expires: how often is the backend called, in each mode?")
 	p.linkTo(hoodPage, "Under the hood")
-	p.text(4, "Start here", says("What to run, and what there is to see.", "orange red, wherever it is drawn.", "green, wherever it is drawn."), toRun(table))
+	p.text(4, "Start here", description("What to run, and what there is to see.", "orange red, wherever it is drawn.", "green, wherever it is drawn."), toRun(table))
 	p.verdict()
 	p.overTime()
 	p.latency()
@@ -48,7 +48,7 @@ func (p *page) verdict() {
 	}
 	perCycle := func(mode string) string { return perExpiry(inMode(mode)) }
 	byValue := dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds)
-	p.panel(10, 6, "Backend calls per expiry", says("Backend calls divided by expiry cycles of each mode's newest run, as the run printed it. Green at 1, red above.",
+	p.panel(10, 6, "Backend calls per expiry", description("Backend calls divided by expiry cycles of each mode's newest run, as the run printed it. Green at 1, red above.",
 		"the number of workers, 50 by default: all of them called.", "exactly 1, however many workers."),
 		number(count, ofEach(perCycle)...).Decimals(1).Thresholds(above(1.001, green, red)).ColorScheme(byValue))
 
@@ -57,38 +57,38 @@ func (p *page) verdict() {
 	for _, m := range p.modes[1:] {
 		saved = append(saved, instant(fmt.Sprintf("1 - %s / %s", newest(m.Name), newest(p.modes[0].Name)), m.Name))
 	}
-	p.panel(4, 6, "Calls saved", says("The share of backend calls per expiry that each mode spares the first: 1 minus its own / "+p.modes[0].Name+"'s, of the newest runs.",
+	p.panel(4, 6, "Calls saved", description("The share of backend calls per expiry that each mode spares the first: 1 minus its own / "+p.modes[0].Name+"'s, of the newest runs.",
 		"this is what its herd wastes: 98 % with 50 workers.", "the more workers, the nearer to 100 %. Needs a run of each mode."),
 		number(share, saved...).Decimals(1).Thresholds(above(0.001, red, green)).ColorScheme(byValue))
 
-	p.panel(5, 6, "Peak in flight", says("The most callers inside the backend at once, running or queued, in the newest run of each mode.",
+	p.panel(5, 6, "Peak in flight", description("The most callers inside the backend at once, running or queued, in the newest run of each mode.",
 		"the whole herd stands there: the number of workers.", "1."),
 		p.inColors(number(count, ofEach(func(mode string) string {
 			return fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", perRun, in(telemetry.MetricBackendPeak, inMode(mode)), lookBack)
 		})...)))
-	p.panel(5, 6, "Latency p99", says("The slowest hundredth of requests in the newest run of each mode: the run's own exact value, an estimate until it ends.",
+	p.panel(5, 6, "Latency p99", description("The slowest hundredth of requests in the newest run of each mode: the run's own exact value, an estimate until it ends.",
 		"the herd queues for the backend: a second and more.", "one fill plus a poll: about 0.3 s with a backend of 0.25 s."),
 		p.inColors(number(seconds, ofEach(func(mode string) string { return p99(inMode(mode)) })...)))
 }
 
 func (p *page) overTime() {
 	p.row("The herd over time: counted per interval, exact at every zoom")
-	p.panel(24, 8, "Backend calls", says("Backend calls in each interval of the graph. Shaded: a run, from start to end.",
+	p.panel(24, 8, "Backend calls", description("Backend calls in each interval of the graph. Shaded: a run, from start to end.",
 		"a wall at each expiry, as high as there are workers.", "a single call at each expiry: bars of 1, hardly to be seen beside the walls. That is the point."),
 		p.bars(count, query(added(in(telemetry.MetricBackendCalls), perMode), "{{mode}}")))
-	p.panel(12, 8, "In flight at peak", says("The most callers inside the backend at once in each interval, for each run.",
+	p.panel(12, 8, "In flight at peak", description("The most callers inside the backend at once in each interval, for each run.",
 		"jumps to the number of workers at each expiry, then drains ten at a time.", "never above 1."),
 		p.lines(count, query(most(in(telemetry.MetricBackendPeak), perRun), modeAndRun)).Decimals(0))
-	p.panel(12, 8, "GET: hits and misses", says("Replies to GET in each interval; a miss is a nil reply.",
+	p.panel(12, 8, "GET: hits and misses", description("Replies to GET in each interval; a miss is a nil reply.",
 		"only misses: 50 at once, and each calls.", "more misses, as waiters poll, and then a hit for each of them. Polls are cheap, calls are not."),
 		p.bars(count, query(added(in(telemetry.MetricGets), "mode, result"), "{{mode}} {{result}}")))
-	p.panel(12, 8, "Lock attempts", says("Attempts to take the fill lock in each interval: acquired, or held by another.",
+	p.panel(12, 8, "Lock attempts", description("Attempts to take the fill lock in each interval: acquired, or held by another.",
 		"none: it knows no lock.", "one acquired at each expiry, the others find it held."),
 		p.bars(count, query(added(in(telemetry.MetricLockAttempts), "mode, result"), "{{mode}} {{result}}")))
-	p.panel(6, 8, "Waiters", says("Requests that waited for another's fill and got the value without a call, in each interval.",
+	p.panel(6, 8, "Waiters", description("Requests that waited for another's fill and got the value without a call, in each interval.",
 		"none: nobody waits, all call.", "all but one of the herd, at each expiry."),
 		p.bars(count, query(added(in(telemetry.MetricRequests, label(telemetry.Outcome, "waited")), perMode), "{{mode}}")))
-	p.panel(6, 8, "Wait time", says("How long those waited who got the value in each interval, p50 and p99, from a histogram.",
+	p.panel(6, 8, "Wait time", description("How long those waited who got the value in each interval, p50 and p99, from a histogram.",
 		"nothing: nobody waits.", "about one fill, plus up to 50 ms of polling."),
 		p.lines(seconds, query(quantile("0.5", in(telemetry.MetricWaitDuration), perMode), "{{mode}} p50"),
 			query(quantile("0.99", in(telemetry.MetricWaitDuration), perMode), "{{mode}} p99")))
@@ -97,11 +97,11 @@ func (p *page) overTime() {
 func (p *page) latency() {
 	p.row("What a request feels")
 	for _, m := range p.modes {
-		p.panel(8, 9, "Latency, "+m.Name, says("Requests by how long they took, in each interval: the stronger the colour, the more requests.",
+		p.panel(8, 9, "Latency, "+m.Name, description("Requests by how long they took, in each interval: the stronger the colour, the more requests.",
 			"a smear from one fill up to a second and more: the herd queues, ten at a time.",
-			"one thin band just above the backend's latency: all wait for the same fill."), spread(m))
+			"one thin band just above the backend's latency: all wait for the same fill."), heatmapOf(m))
 	}
-	p.panel(8, 9, "Latency p50 and p99", says("Quantiles of the latency of the requests that ended in each interval, from a histogram; dashed, once a run has ended, its exact ones. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
+	p.panel(8, 9, "Latency p50 and p99", description("Quantiles of the latency of the requests that ended in each interval, from a histogram; dashed, once a run has ended, its exact ones. The dots apart from the lines are exemplars: each is one request, and leads to its trace.",
 		"p50 and p99 far apart, both far above one fill.", "p50 and p99 close together, near one fill."),
 		p.lines(seconds, query(quantile("0.5", in(telemetry.MetricRequestDuration), perMode), "{{mode}} p50").Exemplar(true),
 			query(quantile("0.99", in(telemetry.MetricRequestDuration), perMode), "{{mode}} p99").Exemplar(true),
@@ -114,20 +114,20 @@ func (p *page) latency() {
 
 func (p *page) runsAndTraces() {
 	p.row("Runs, rounds and alerts")
-	p.panel(24, 10, "Runs", says("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
+	p.panel(24, 10, "Runs", description("One line for each run of the hour before the end of the chosen time, newest first; the numbers are those that the run printed, or partial ones while it goes. A click on a run shows it alone.",
 		"calls per expiry is the number of workers.", "calls per expiry is 1."), runTable(p.modes))
 	const what = "The latest rounds of this mode in Jaeger, no drills, loads or live ones, of the last hour, or of the chosen time where that is fixed at both ends. " +
 		"There are 50 workers at most in each trace. The trace id opens the waterfall."
 	for _, m := range p.modes {
-		p.panel(8, 8, "Round traces, "+m.Name, says(what, "a wall of backend calls, one under each worker.",
+		p.panel(8, 8, "Round traces, "+m.Name, description(what, "a wall of backend calls, one under each worker.",
 			"one backend call; each wait for fill links to the winner."), traceTable(m))
 	}
-	p.panel(8, 8, "Alerts that fire now", says("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
+	p.panel(8, 8, "Alerts that fire now", description("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
 			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value", "Value #A"}, "alertname", "severity")).
 			OverrideByName("alert", append(color(red), dashboard.DynamicConfigValue{Id: "custom.cellOptions", Value: map[string]string{"type": "color-text"}})))
-	p.panel(24, 5, "Alerts over time", says("When which alert fired.", "Herd during the whole run and a little after.", "nothing, or the end of a broken run's Herd."),
+	p.panel(24, 5, "Alerts over time", description("When which alert fired.", "Herd during the whole run and a little after.", "nothing, or the end of a broken run's Herd."),
 		statetimeline.NewPanelBuilder().Targets(targets(query(`max by (alertname) (`+firing+`)`, "{{alertname}}"))).
 			Unit(count).NoValue("none fired").ColorScheme(always(red)).
 			Mappings([]dashboard.ValueMapping{words(map[string][2]string{"1": {"firing", red}})}).

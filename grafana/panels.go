@@ -127,8 +127,8 @@ func (p *page) inColors(n *stat.PanelBuilder) *stat.PanelBuilder {
 	return n
 }
 
-// spread is a heatmap of one mode's latencies.
-func spread(mode modes.Mode) *heatmap.PanelBuilder {
+// heatmapOf is a heatmap of one mode's latencies.
+func heatmapOf(mode modes.Mode) *heatmap.PanelBuilder {
 	buckets := added(in(telemetry.MetricRequestDuration, inMode(mode.Name)), "le")
 	return heatmap.NewPanelBuilder().
 		Targets(targets(query(buckets, "{{le}}").Format(prometheus.PromQueryFormatHeatmap).Exemplar(true))).
@@ -207,7 +207,7 @@ func above(value float64, below, from string) *dashboard.ThresholdsConfigBuilder
 		Steps([]dashboard.Threshold{{Color: below}, {Value: &value, Color: from}})
 }
 
-// says is a panel's description: what it shows, and what to see in each mode.
-func says(what, inBroken, inFixed string) string {
+// description is a panel's description: what it shows, and what to see in each mode.
+func description(what, inBroken, inFixed string) string {
 	return strings.Join([]string{what, "**Broken:** " + inBroken, "**Fixed:** " + inFixed}, "\n\n")
 }
