@@ -28,6 +28,7 @@ const (
 	MetricRequestDuration  Metric = "cachelab.request.duration"
 	MetricWaitDuration     Metric = "cachelab.wait.duration"
 	MetricRefreshes        Metric = "cachelab.refreshes"
+	MetricWakes            Metric = "cachelab.wakes"
 	MetricExpiries         Metric = "cachelab.expiries"
 	MetricRounds           Metric = "cachelab.rounds"
 	MetricRunActive        Metric = "cachelab.run.active"
@@ -91,6 +92,7 @@ func Metrics() []MetricInfo {
 		{MetricRequestDuration, "s", Histogram, "time from a worker's request to its answer"},
 		{MetricWaitDuration, "s", Histogram, "time that a waiter waited for the fill"},
 		{MetricRefreshes, "{refresh}", Counter, "refreshes in the background, by what became of the value"},
+		{MetricWakes, "{wake}", Counter, "looks of flights that wait for a ring, by why"},
 		{MetricExpiries, "{cycle}", Counter, "expiry cycles that a fill ended"},
 		{MetricRounds, "{round}", Counter, "rounds that took place"},
 		// Not in "1", which a share would be: Prometheus calls that a ratio.

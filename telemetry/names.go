@@ -19,6 +19,7 @@ const (
 	SpanSet            = "SET"
 	SpanDel            = "DEL"
 	SpanStoreAndUnlock = "SET, DEL"
+	SpanPublish        = "PUBLISH"
 	SpanWait           = "wait for fill"
 	SpanRefresh        = "refresh" // in the background
 )
@@ -76,6 +77,9 @@ const (
 	ProcessID = attribute.Key("process.pid") // of the process that reported the step, if it was another
 )
 
+// EventWake is the event on a wait each time the flight looks; By says why.
+const EventWake = "wake"
+
 // EventFault is the event on a span at the moment of a drill's fault.
 const EventFault = "fault"
 
@@ -91,4 +95,5 @@ const (
 	Result   = attribute.Key("result")
 	Quantile = attribute.Key("quantile")
 	Command  = attribute.Key("command")
+	By       = attribute.Key("by") // of a wake: message, look, reconnect
 )

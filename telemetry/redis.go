@@ -42,7 +42,7 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
 	h := &commandHook{naming: naming, commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
-	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock} {
+	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock, SpanPublish} {
 		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}

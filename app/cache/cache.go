@@ -49,6 +49,9 @@ type Store interface {
 	// StoreAndUnlock stores value at key for ttl if lockKey still holds token or key is absent, so that nothing newer is
 	// overwritten, and deletes lockKey if it still holds token, in one atomic command.
 	StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (Stored, error)
+
+	// Publish tells those who listen to channel, in all processes, that there is something to look at. See [Listener].
+	Publish(ctx context.Context, channel string) error
 }
 
 // Stored is what became of a value that was stored under a lock.
@@ -78,6 +81,8 @@ type Probe interface {
 	Refresh(ctx context.Context, key string) (inner context.Context, end func(Result, error))
 	// Join is Wait for a flight of this process, which has missed: miss is the context that Miss returned to it.
 	Join(ctx, miss context.Context) (inner context.Context, end func(Result, error))
+	// Wake is told why a waiting flight looks. The context is that of its Wait.
+	Wake(ctx context.Context, by Wake)
 	// Flight begins with the work that callers of a key in one process share, and may end after all of them. The context's
 	// values are those of the first caller's request. The result's counts are in that of no request.
 	Flight(ctx context.Context, key string) (inner context.Context, end func(Result, error))
@@ -105,6 +110,9 @@ func (NoProbe) Refresh(ctx context.Context, _ string) (context.Context, func(Res
 func (NoProbe) Join(ctx, _ context.Context) (context.Context, func(Result, error)) {
 	return ctx, func(Result, error) {}
 }
+
+// Wake implements [Probe].
+func (NoProbe) Wake(context.Context, Wake) {}
 
 // Flight implements [Probe].
 func (NoProbe) Flight(ctx context.Context, _ string) (context.Context, func(Result, error)) {
@@ -141,7 +149,7 @@ type Result struct {
 }
 
 // Sent counts the commands that were sent to the store, by its methods.
-type Sent struct{ Get, Set, Lock, Unlock, StoreAndUnlock int }
+type Sent struct{ Get, Set, Lock, Unlock, StoreAndUnlock, Publish int }
 
 // Add adds d to s.
 func (s *Sent) Add(d Sent) {
@@ -150,14 +158,15 @@ func (s *Sent) Add(d Sent) {
 	s.Lock += d.Lock
 	s.Unlock += d.Unlock
 	s.StoreAndUnlock += d.StoreAndUnlock
+	s.Publish += d.Publish
 }
 
 // Errors are the latest error of each kind of step, nil for none.
-type Errors struct{ Get, Lock, Set, Unlock, Load error }
+type Errors struct{ Get, Lock, Set, Unlock, Load, Publish error }
 
 // All returns those that there are.
 func (e Errors) All() []error {
-	return slices.DeleteFunc([]error{e.Get, e.Lock, e.Load, e.Set, e.Unlock}, func(err error) bool { return err == nil })
+	return slices.DeleteFunc([]error{e.Get, e.Lock, e.Load, e.Set, e.Unlock, e.Publish}, func(err error) bool { return err == nil })
 }
 
 // Counts are the steps of one request, or the sum over many.
@@ -186,6 +195,11 @@ type Counts struct {
 	SetsUnanswered     int // fills without an answer: whether they are cached, and ended a cycle, nobody knows
 	ReleasesRefused    int // releases that the store refused: the lock stays until its TTL ends
 	ReleasesUnanswered int // releases without an answer, in spite of further tries
+
+	WokenByMessage   int // looks of waiting flights after a ring
+	WokenByLook      int // those without one, as none came for a while
+	WokenByReconnect int // those after a lost subscription was confirmed anew
+	RingsFailed      int // PUBLISHes that failed: nobody was woken by them
 }
 
 // Add adds d to c.
@@ -211,6 +225,10 @@ func (c *Counts) Add(d Counts) {
 	c.SetsUnanswered += d.SetsUnanswered
 	c.ReleasesRefused += d.ReleasesRefused
 	c.ReleasesUnanswered += d.ReleasesUnanswered
+	c.WokenByMessage += d.WokenByMessage
+	c.WokenByLook += d.WokenByLook
+	c.WokenByReconnect += d.WokenByReconnect
+	c.RingsFailed += d.RingsFailed
 }
 
 // A Read says why a GET is sent. Decorators of a store find it in the context; stores do not care.

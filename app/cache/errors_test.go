@@ -21,8 +21,8 @@ var (
 // as many replies as its number says.
 type flaky struct {
 	*cachetest.Store
-	get, recheck, poll, set, lock, unlock int
-	refuses                               bool // SET and the release, instead of losing their replies
+	get, recheck, poll, set, lock, unlock, both int
+	refuses                                     bool // SET and the release, instead of losing their replies
 }
 
 func lose(n *int) error {
@@ -64,6 +64,17 @@ func (f *flaky) Unlock(ctx context.Context, key, token string) (bool, error) {
 		return false, lost
 	}
 	return released, err
+}
+
+func (f *flaky) StoreAndUnlock(ctx context.Context, key, value string, ttl time.Duration, lockKey, token string) (cache.Stored, error) {
+	if f.refuses && lose(&f.both) != nil {
+		return cache.Stored{}, errRefused
+	}
+	stored, err := f.Store.StoreAndUnlock(ctx, key, value, ttl, lockKey, token)
+	if lost := lose(&f.both); lost != nil {
+		return cache.Stored{}, lost
+	}
+	return stored, err
 }
 
 func TestStoreErrors(t *testing.T) {

@@ -166,6 +166,14 @@ func (s store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.D
 	return stored, nil
 }
 
+func (s store) Publish(ctx context.Context, channel string) error {
+	err := s.next.Publish(ctx, channel)
+	if err != nil {
+		s.fail(ctx, "PUBLISH", err)
+	}
+	return err
+}
+
 type loader struct {
 	next cache.Loader
 	Handler
@@ -194,6 +202,8 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
 	return p.next.Refresh(ctx, key)
 }
+
+func (p probe) Wake(ctx context.Context, by cache.Wake) { p.next.Wake(ctx, by) }
 
 func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
 	return p.next.Flight(ctx, key)

@@ -41,6 +41,8 @@ type Run struct {
 	Refused     Steps    `json:"refused"`
 	Unanswered  Steps    `json:"unanswered"`
 	SetsLate    int      `json:"sets_late"`    // fills that were not stored: their lock was lost and a newer value was there
+	Wakes       Wakes    `json:"wakes"`        // looks of flights that waited for a ring, by why
+	RingsFailed int      `json:"rings_failed"` // PUBLISHes that failed
 	FirstErrors []string `json:"first_errors"` // of each kind
 
 	Expiries       int     `json:"expiries"`
@@ -85,6 +87,13 @@ type Lock struct {
 	Timeouts  int `json:"timeouts"`
 }
 
+// Wakes are looks of flights that waited for a ring.
+type Wakes struct {
+	Message   int `json:"message"`
+	Look      int `json:"look"`
+	Reconnect int `json:"reconnect"`
+}
+
 // Steps are fills and releases with one fate.
 type Steps struct {
 	Set     int `json:"set"`
@@ -111,6 +120,7 @@ func (c *RedisCommands) Add(more redisstore.Commands, standing redisstore.Standi
 	c.Set += more.Set
 	c.Eval += more.Eval
 	c.Del += more.Del
+	c.Publish += more.Publish
 	switch {
 	case c.Standing == redisstore.NotAvailable, standing == redisstore.NotAvailable:
 		*c = RedisCommands{Standing: redisstore.NotAvailable}
@@ -152,6 +162,8 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Refused:        Steps{Set: l.SetsRefused, Release: l.ReleasesRefused},
 		Unanswered:     Steps{Set: l.SetsUnanswered, Release: l.ReleasesUnanswered},
 		SetsLate:       l.SetsLate,
+		Wakes:          Wakes{Message: l.WokenByMessage, Look: l.WokenByLook, Reconnect: l.WokenByReconnect},
+		RingsFailed:    l.RingsFailed,
 		FirstErrors:    []string{},
 		Expiries:       l.Expiries,
 		CallsPerExpiry: herd.CallsPerExpiry(l.BackendCalls, l.Expiries),

@@ -124,7 +124,7 @@ func (f *Fold) round(n int) *roundFold {
 
 // firstErrors are the earliest error of each kind of step, and the earliest of a request that failed for another reason: those
 // of the requests that ended first.
-type firstErrors struct{ get, lock, set, unlock, load, other firstError }
+type firstErrors struct{ get, lock, set, unlock, load, publish, other firstError }
 
 type firstError struct {
 	err    error // nil for none
@@ -137,7 +137,8 @@ func (f *firstErrors) add(r Response) {
 		return
 	}
 	one := func(err error) firstError { return firstError{err, r.At, r.Worker} }
-	more := firstErrors{get: one(r.Errors.Get), lock: one(r.Errors.Lock), set: one(r.Errors.Set), unlock: one(r.Errors.Unlock), load: one(r.Errors.Load)}
+	more := firstErrors{get: one(r.Errors.Get), lock: one(r.Errors.Lock), set: one(r.Errors.Set), unlock: one(r.Errors.Unlock), load: one(r.Errors.Load),
+		publish: one(r.Errors.Publish)}
 	more.other = one(r.OtherError())
 	f.join(more)
 }
@@ -148,11 +149,12 @@ func (f *firstErrors) join(more firstErrors) {
 	f.set.join(more.set)
 	f.unlock.join(more.unlock)
 	f.load.join(more.load)
+	f.publish.join(more.publish)
 	f.other.join(more.other)
 }
 
 func (f firstErrors) errors() cache.Errors {
-	return cache.Errors{Get: f.get.err, Lock: f.lock.err, Set: f.set.err, Unlock: f.unlock.err, Load: f.load.err}
+	return cache.Errors{Get: f.get.err, Lock: f.lock.err, Set: f.set.err, Unlock: f.unlock.err, Load: f.load.err, Publish: f.publish.err}
 }
 
 func (f *firstError) join(more firstError) {

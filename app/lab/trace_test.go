@@ -346,7 +346,8 @@ func (o observed) checkMetrics(t *testing.T) {
 		"cachelab.run.latency p50": r.Latency.P50 / 1000, "cachelab.run.latency p95": r.Latency.P95 / 1000,
 		"cachelab.run.latency p99": r.Latency.P99 / 1000, "cachelab.run.latency max": r.Latency.Max / 1000,
 		"cachelab.redis.commands GET": float64(c.Get - c.Eval), "cachelab.redis.commands SET NX PX": float64(r.Lock.Acquired + r.Lock.Held),
-		"cachelab.redis.commands SET": float64(r.BackendCalls), "cachelab.redis.commands DEL": float64(c.Eval), "cachelab.redis.commands SET, DEL": 0,
+		"cachelab.redis.commands SET": float64(r.BackendCalls), "cachelab.redis.commands DEL": float64(c.Eval), "cachelab.redis.commands SET, DEL": 0, "cachelab.redis.commands PUBLISH": 0,
+		"cachelab.wakes message": 0, "cachelab.wakes look": 0, "cachelab.wakes reconnect": 0,
 		"cachelab.spans exported": 0, "cachelab.spans dropped": 0,
 		"cachelab.backend.in_flight.peak": float64(r.BackendPeak), // of the last 2 s, and the run is shorter
 	}
@@ -380,7 +381,7 @@ func record(into map[string]float64, m metricdata.Metrics) {
 	key := func(set attribute.Set) string {
 		name := m.Name
 		for _, a := range set.ToSlice() {
-			if slices.Contains([]attribute.Key{"result", "outcome", "command", "quantile", "state"}, a.Key) {
+			if slices.Contains([]attribute.Key{"result", "outcome", "command", "quantile", "state", "by"}, a.Key) {
 				name += " " + a.Value.String()
 			}
 		}

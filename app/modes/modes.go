@@ -35,6 +35,7 @@ type Mode struct {
 type Parts struct {
 	cache.Aside
 	Lock        cache.FillLock
+	Listener    cache.Listener
 	WaitTimeout time.Duration
 }
 

@@ -110,6 +110,10 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts)
 	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls)
 	count(func(c cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries)
+	by := func(w cache.Wake) attribute.KeyValue { return telemetry.By.String(string(w)) }
+	count(func(c cache.Counts) int { return c.WokenByMessage }, telemetry.MetricWakes, by(cache.Message))
+	count(func(c cache.Counts) int { return c.WokenByLook }, telemetry.MetricWakes, by(cache.Look))
+	count(func(c cache.Counts) int { return c.WokenByReconnect }, telemetry.MetricWakes, by(cache.Reconnect))
 	m.misses = newSeries(telemetry.MetricMisses)
 	m.calls = newSeries(telemetry.MetricBackendCalls)
 	for _, r := range []string{resultOK, resultError, resultUnknown} {

@@ -354,6 +354,15 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	}
 }
 
+// Wake is an event on the span of the wait.
+func (p probe) Wake(ctx context.Context, by cache.Wake) {
+	p.next.Wake(ctx, by)
+	if w, ok := ctx.Value(waitKey{}).(*waiting); ok {
+		w.span.AddEvent(telemetry.EventWake, trace.WithAttributes(telemetry.By.String(string(by))))
+	}
+	p.metrics.happened(ctx, cache.WokenBy(by))
+}
+
 func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
 	ctx, end := p.next.Flight(ctx, key)
 	ctx = p.metrics.request(ctx)

@@ -17,6 +17,7 @@ const (
 	CommandSet            Command = "SET"
 	CommandUnlock         Command = "DEL"
 	CommandStoreAndUnlock Command = "SET, DEL"
+	CommandPublish        Command = "PUBLISH"
 )
 
 // commands is the only table of what goes over the wire, and of what Redis counts for it: the commands inside a script too,
@@ -34,6 +35,7 @@ var commands = map[Command]struct {
 	CommandSet:            {text: "SET ? ? GET PX ?", adds: Commands{Set: 1}},
 	CommandUnlock:         {text: "EVAL ? 1 ? ?", adds: Commands{Get: 1, Eval: 1}, released: Commands{Del: 1}},
 	CommandStoreAndUnlock: {text: "EVAL ? 2 ? ? ? ? ?", adds: Commands{Get: 1, Eval: 1}, stored: Commands{Set: 1}, released: Commands{Del: 1}},
+	CommandPublish:        {text: "PUBLISH ? ?", adds: Commands{Publish: 1}},
 }
 
 // Adds returns what n executions of c add to Redis's own counters, when stored of them stored a value (which a plain SET

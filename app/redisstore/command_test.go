@@ -63,6 +63,9 @@ func TestEachCommandAddsWhatTheTableSays(t *testing.T) {
 			_, err := r.StoreAndUnlock(t.Context(), "key", "value", time.Minute, "lock", "A")
 			return err
 		}, redisstore.Commands{Get: 1, Eval: 1, Set: 1, Del: 1}},
+		{"PUBLISH", redisstore.CommandPublish, 0, 0, func(t *testing.T, r *redisstore.Redis) error {
+			return r.Publish(t.Context(), "lock")
+		}, redisstore.Commands{Publish: 1}},
 	}
 	check := func(t *testing.T, r *redisstore.Redis) {
 		for _, s := range steps {

@@ -11,18 +11,21 @@ import (
 
 // Commands that the workers send, as Redis counts them. What a [Command] adds to them, its Adds says.
 type Commands struct {
-	Get  int `json:"get"`
-	Set  int `json:"set"`
-	Eval int `json:"eval"`
-	Del  int `json:"del"`
+	Get     int `json:"get"`
+	Set     int `json:"set"`
+	Eval    int `json:"eval"`
+	Del     int `json:"del"`
+	Publish int `json:"publish"`
 }
 
 // Plus returns the sum.
 func (c Commands) Plus(d Commands) Commands {
-	return Commands{c.Get + d.Get, c.Set + d.Set, c.Eval + d.Eval, c.Del + d.Del}
+	return Commands{c.Get + d.Get, c.Set + d.Set, c.Eval + d.Eval, c.Del + d.Del, c.Publish + d.Publish}
 }
 
-func (c Commands) times(n int) Commands { return Commands{c.Get * n, c.Set * n, c.Eval * n, c.Del * n} }
+func (c Commands) times(n int) Commands {
+	return Commands{c.Get * n, c.Set * n, c.Eval * n, c.Del * n, c.Publish * n}
+}
 
 // Standing says what Redis's own counts are worth as a check.
 type Standing string
@@ -102,7 +105,7 @@ func (r *Redis) Count(ctx context.Context, since Census) (Commands, Standing) {
 		return Commands{}, NotAvailable
 	}
 	diff := func(name string) int { return now.commands[name] - since.commands[name] }
-	count := Commands{Get: diff("get"), Set: diff("set"), Eval: diff("eval"), Del: diff("del")}
+	count := Commands{Get: diff("get"), Set: diff("set"), Eval: diff("eval"), Del: diff("del"), Publish: diff("publish")}
 	if count.Get < 0 || count.Set < 0 {
 		return Commands{}, NotAvailable // the counters were reset
 	}

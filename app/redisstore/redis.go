@@ -42,6 +42,7 @@ type Options struct {
 // Redis is an open connection: one client for the workers, and one for housekeeping, which is not measured.
 type Redis struct {
 	*Store
+	*listener
 	client  *redis.Client
 	keeper  *redis.Client
 	options Options
@@ -77,7 +78,7 @@ func Open(ctx context.Context, options Options) (*Redis, error) {
 	r := &Redis{options: options}
 	r.client = r.newClient(min(options.Workers, maxPool), Passage(options.Workers))
 	r.keeper = r.newClient(1, 0)
-	r.Store = NewStore(r.client)
+	r.Store, r.listener = NewStore(r.client), newListener(r.keeper)
 	err := r.start(ctx)
 	if err == nil {
 		return r, nil
@@ -148,7 +149,9 @@ func (r *Redis) dial(secure *tls.Config) func(ctx context.Context, network, addr
 }
 
 // Close closes the connections.
-func (r *Redis) Close() error { return errors.Join(r.client.Close(), r.keeper.Close()) }
+func (r *Redis) Close() error {
+	return errors.Join(r.listener.close(), r.client.Close(), r.keeper.Close())
+}
 
 func clientOptions(t Target, pool int, name string) *redis.Options {
 	o := *t.options

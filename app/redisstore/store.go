@@ -40,9 +40,15 @@ func (refused) Is(target error) bool { return target == cache.ErrRefused }
 
 func (r refused) Unwrap() error { return r.error }
 
+// isAnswer tells the server's answer from trouble with the connection.
+func isAnswer(err error) bool {
+	answer := redis.Error(nil)
+	return errors.As(err, &answer)
+}
+
 // told returns err, as a refusal if it is the server's answer.
 func told(err error) error {
-	if answer := redis.Error(nil); errors.As(err, &answer) {
+	if isAnswer(err) {
 		return refused{err}
 	}
 	return err
@@ -119,4 +125,9 @@ func (s *Store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.
 	stored := cache.Stored{Stored: reply[0] == int64(1), Released: reply[1] == int64(1)}
 	stored.Replaced, stored.Found = reply[2].(string)
 	return stored, nil
+}
+
+// Publish is PUBLISH channel "". The message is only a hint.
+func (s *Store) Publish(ctx context.Context, channel string) error {
+	return told(s.redis.Publish(CommandPublish.in(ctx), channel, "").Err())
 }

@@ -125,6 +125,11 @@ type counts struct {
 	SetsUnanswered     int `json:"su,omitempty"`
 	ReleasesRefused    int `json:"rf,omitempty"`
 	ReleasesUnanswered int `json:"ru,omitempty"`
+
+	WokenByMessage   int `json:"wm,omitempty"`
+	WokenByLook      int `json:"wl,omitempty"`
+	WokenByReconnect int `json:"wr,omitempty"`
+	RingsFailed      int `json:"pf,omitempty"`
 }
 
 // sent is cache.Sent.
@@ -134,16 +139,18 @@ type sent struct {
 	Lock           int `json:"sl,omitempty"`
 	Unlock         int `json:"sx,omitempty"`
 	StoreAndUnlock int `json:"sy,omitempty"`
+	Publish        int `json:"sp,omitempty"`
 }
 
 // errorTexts are the errors of a response, by step.
 type errorTexts struct {
-	Get    string `json:"get,omitempty"`
-	Lock   string `json:"lock,omitempty"`
-	Set    string `json:"set,omitempty"`
-	Unlock string `json:"unlock,omitempty"`
-	Load   string `json:"load,omitempty"`
-	Other  string `json:"other,omitempty"` // why it failed, if that is none of these
+	Get     string `json:"get,omitempty"`
+	Lock    string `json:"lock,omitempty"`
+	Set     string `json:"set,omitempty"`
+	Unlock  string `json:"unlock,omitempty"`
+	Load    string `json:"load,omitempty"`
+	Publish string `json:"publish,omitempty"`
+	Other   string `json:"other,omitempty"` // why it failed, if that is none of these
 }
 
 func newResponse(r herd.Response, process string, started time.Time) response {
@@ -164,7 +171,7 @@ func newResponse(r herd.Response, process string, started time.Time) response {
 		return line
 	}
 	line.Errors = &errorTexts{Get: text(r.Errors.Get), Lock: text(r.Errors.Lock), Set: text(r.Errors.Set), Unlock: text(r.Errors.Unlock),
-		Load: text(r.Errors.Load), Other: text(r.OtherError())}
+		Load: text(r.Errors.Load), Publish: text(r.Errors.Publish), Other: text(r.OtherError())}
 	return line
 }
 
@@ -181,7 +188,8 @@ func (line response) response() herd.Response {
 	r.Outcome, r.Waited, r.Loaded = line.Outcome, line.Waited, at(line.Loaded)
 	r.Counts, r.Sent = cache.Counts(line.counts), cache.Sent(line.sent)
 	if e := line.Errors; e != nil {
-		r.Errors = cache.Errors{Get: failure(e.Get), Lock: failure(e.Lock), Set: failure(e.Set), Unlock: failure(e.Unlock), Load: failure(e.Load)}
+		r.Errors = cache.Errors{Get: failure(e.Get), Lock: failure(e.Lock), Set: failure(e.Set), Unlock: failure(e.Unlock), Load: failure(e.Load),
+			Publish: failure(e.Publish)}
 		r.Err = failure(e.Other)
 	}
 	return r

@@ -97,6 +97,13 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	t.add("DEL: lost", n(run.Lock.Lost), nil, refused, m.sum(telemetry.MetricLockReleases, telemetry.Result.String("lost")))
 	t.add("DEL: refused or unanswered", n(run.Refused.Release+run.Unanswered.Release), nil, nil,
 		m.sum(telemetry.MetricLockReleases, telemetry.Result.String("error")))
+	t.add("PUBLISH", n(sent.Publish), own(redis.Publish, sent.Publish, sent.Publish), span(telemetry.SpanPublish), m.command(telemetry.SpanPublish))
+	wakes := func(by cache.Wake, app int) {
+		t.add("wakes by "+string(by), n(app), nil, n(spans.wakes[string(by)]), m.sum(telemetry.MetricWakes, telemetry.By.String(string(by))))
+	}
+	wakes(cache.Message, run.Wakes.Message)
+	wakes(cache.Look, run.Wakes.Look)
+	wakes(cache.Reconnect, run.Wakes.Reconnect)
 	t.add("waiters past their limit", n(run.Lock.Timeouts), nil, nil, m.sum(telemetry.MetricLockTimeouts))
 
 	t.add("backend calls", n(run.BackendCalls), nil, span(telemetry.SpanBackendCall), m.sum(telemetry.MetricBackendCalls))

@@ -52,7 +52,7 @@ func agreed() *story {
 	for outcome, n := range map[string]float64{"hit": 0, "filled": 1, "waited": 9, "error": 0} {
 		add(n, "requests_total", "outcome="+outcome)
 	}
-	for command, n := range map[string]float64{"GET": 31, "SET NX PX": 10, "SET": 1, "DEL": 1, "SET, DEL": 0} {
+	for command, n := range map[string]float64{"GET": 31, "SET NX PX": 10, "SET": 1, "DEL": 1, "SET, DEL": 0, "PUBLISH": 0} {
 		add(n, "redis_commands_total", "command="+command)
 	}
 	add(1, "rounds_total")
@@ -70,6 +70,9 @@ func agreed() *story {
 	add(0, "lock_releases_total", "result=lost")
 	add(0, "lock_releases_total", "result=error")
 	add(0, "lock_timeouts_total")
+	add(0, "wakes_total", "by=message")
+	add(0, "wakes_total", "by=look")
+	add(0, "wakes_total", "by=reconnect")
 	add(1, "backend_calls_total")
 	add(1, "backend_answers_total", "result=ok")
 	add(0, "backend_answers_total", "result=error")
@@ -111,10 +114,10 @@ func (r Result) facts(state State) (all []string) {
 }
 
 var (
-	redisRows  = []string{"GET", "SET, DEL (EVAL)", "SET and SET NX PX", "DEL (EVAL)", "DEL: released"}
+	redisRows  = []string{"GET", "SET, DEL (EVAL)", "SET and SET NX PX", "DEL (EVAL)", "DEL: released", "PUBLISH"}
 	jaegerRows = []string{"round spans (one a slice)", "worker spans, requests", "requests: hit", "requests: filled", "requests: waited",
 		"requests: error", "GET", "GET: hit", "GET: miss", "polls", "MISS", "wait for fill", "links", "SET NX PX", "SET NX PX: acquired",
-		"SET NX PX: held", "re-checks that hit", "SET", "SET, DEL (EVAL)", "SET and SET NX PX", "DEL (EVAL)", "DEL: released", "DEL: lost", "backend calls",
+		"SET NX PX: held", "re-checks that hit", "SET", "SET, DEL (EVAL)", "SET and SET NX PX", "DEL (EVAL)", "DEL: released", "DEL: lost", "PUBLISH", "wakes by message", "wakes by look", "wakes by reconnect", "backend calls",
 		"backend calls: failed", "backend calls: redundant", "backend calls: repeated", "expiries"}
 )
 

@@ -14,6 +14,7 @@ type spanFacts struct {
 	total   int
 	named   map[string]int
 	outcome map[string]int // of worker spans
+	wakes   map[string]int // events, by why
 	missing []string       // ids of traces that are not stored
 
 	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated int
@@ -32,6 +33,29 @@ type jaegerSpan struct {
 		Key   string
 		Value any
 	}
+	Logs []struct {
+		Fields []struct {
+			Key   string
+			Value any
+		}
+	}
+}
+
+// events returns the values of an attribute of the span's events of that name.
+func (s jaegerSpan) events(name, key string) (values []string) {
+	for _, log := range s.Logs {
+		is, value := false, ""
+		for _, f := range log.Fields {
+			is = is || f.Key == "event" && f.Value == name
+			if f.Key == key {
+				value = fmt.Sprint(f.Value)
+			}
+		}
+		if is {
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 // parent returns the id of the span's parent, "" for a root. Links are references of the other type.
@@ -57,7 +81,7 @@ func (s jaegerSpan) tag(key string) any {
 
 // readSpans reads the traces by their ids: a search would be cut at its limit.
 func readSpans(ctx context.Context, url string, rounds [][]string) (spanFacts, error) {
-	f := spanFacts{named: map[string]int{}, outcome: map[string]int{}}
+	f := spanFacts{named: map[string]int{}, outcome: map[string]int{}, wakes: map[string]int{}}
 	for _, ids := range rounds {
 		for _, id := range ids {
 			var traces jaegerTraces
@@ -113,6 +137,10 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 		case telemetry.SpanDel:
 			count(&f.released, is(string(telemetry.LockReleased)))
 			count(&f.refused, isNot(string(telemetry.LockReleased)))
+		case telemetry.SpanWait:
+			for _, by := range s.events(telemetry.EventWake, string(telemetry.By)) {
+				f.wakes[by]++
+			}
 		case telemetry.SpanSet:
 			count(&f.ended, is(string(telemetry.EndedCycle)))
 		case telemetry.SpanBackendCall:

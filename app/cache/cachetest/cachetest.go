@@ -14,6 +14,7 @@ import (
 type Store struct {
 	mu      sync.Mutex
 	entries map[string]entry
+	ears    map[string]map[chan cache.Wake]bool // by channel
 }
 
 type entry struct {
@@ -22,7 +23,9 @@ type entry struct {
 }
 
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{entries: map[string]entry{}} }
+func NewStore() *Store {
+	return &Store{entries: map[string]entry{}, ears: map[string]map[chan cache.Wake]bool{}}
+}
 
 // Peek returns what is at key, "" if nothing is.
 func (s *Store) Peek(key string) string {
@@ -118,6 +121,43 @@ func (s *Store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.
 		s.entries[key] = entry{value, time.Now().Add(ttl)}
 	}
 	return stored, nil
+}
+
+// Publish implements cache.Store.
+func (s *Store) Publish(ctx context.Context, channel string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for ear := range s.ears[channel] {
+		wake(ear, cache.Message)
+	}
+	return nil
+}
+
+// Listen implements cache.Listener. The subscription is confirmed at once.
+func (s *Store) Listen(channel string) (<-chan cache.Wake, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ear := make(chan cache.Wake, 1)
+	if s.ears[channel] == nil {
+		s.ears[channel] = map[chan cache.Wake]bool{}
+	}
+	s.ears[channel][ear] = true
+	wake(ear, cache.Confirmed)
+	return ear, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.ears[channel], ear)
+	}
+}
+
+func wake(ear chan cache.Wake, by cache.Wake) {
+	select {
+	case ear <- by:
+	default: // it is awake already
+	}
 }
 
 // Loader implements cache.Loader by a function of the call's number, and counts.

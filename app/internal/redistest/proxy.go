@@ -59,6 +59,15 @@ func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 // Mute keeps back all replies, or passes the next ones on again.
 func (p *Proxy) Mute(mute bool) { p.set(func() { p.mute = mute }) }
 
+// Cut cuts all connections that there are. New ones are accepted.
+func (p *Proxy) Cut() {
+	p.set(func() {
+		for c := range p.conns {
+			c.Close()
+		}
+	})
+}
+
 func (p *Proxy) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
