@@ -51,16 +51,15 @@ func (p *pauses) next() time.Duration {
 
 func (p *pauses) elapsed() time.Duration { return time.Since(p.started) }
 
-// Sleep pauses for d, or until ctx ends; then it returns the reason.
+// Sleep pauses for d. It returns the reason if ctx has ended by then.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }
 
 // RandomToken returns 128 random bits as text. Any constant would let a late winner release the lock of the

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"cachelab/app/cache"
 )
 
 // maxInFlight is how many requests of open traffic may be on their way; those that are due meanwhile are not sent, and counted.
@@ -34,7 +36,7 @@ func (s *Stream) open(asking, requests context.Context) {
 	n := 0
 	for offset := range Schedule(s.Seed, s.Rate) {
 		due := began.Add(offset)
-		if !sleep(asking, time.Until(due)) {
+		if cache.Sleep(asking, time.Until(due)) != nil {
 			break
 		}
 		select {

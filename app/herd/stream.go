@@ -95,7 +95,7 @@ func (s *Stream) closed(asking, requests context.Context) {
 	for i := range s.Workers {
 		workers.Go(func() {
 			// The first requests are spread over a whole pause.
-			for pause := rand.N(s.Think); sleep(asking, pause); pause = s.Think/2 + rand.N(s.Think) {
+			for pause := rand.N(s.Think); cache.Sleep(asking, pause) == nil; pause = s.Think/2 + rand.N(s.Think) {
 				s.request(requests, i+1, time.Now())
 			}
 		})
@@ -205,24 +205,12 @@ func steps(r Response) int {
 func outlive(ctx context.Context, patience time.Duration) (context.Context, func()) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		if sleep(inner, patience) {
+		if cache.Sleep(inner, patience) == nil {
 			cancel(context.Cause(ctx))
 		}
 	})
 	return inner, func() {
 		stop()
 		cancel(nil)
-	}
-}
-
-// sleep pauses for d, and reports whether ctx is still there.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/cache"
 )
 
 // lookAgain is how often a key is looked at that may go before its time: a lock that is given back.
@@ -104,10 +106,8 @@ func (r *Redis) awaitWorkers(ctx context.Context) error {
 		case time.Since(started) > outageLimit:
 			return fmt.Errorf("Redis answered again, but not the workers' connections within %v: %w", outageLimit, err)
 		}
-		select {
-		case <-time.After(dialAgain):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := cache.Sleep(ctx, dialAgain); err != nil {
+			return err
 		}
 	}
 }
@@ -135,10 +135,8 @@ func (r *Redis) awaitAbsence(ctx context.Context, key string) error {
 		default:
 			outage = time.Time{}
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := cache.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
@@ -51,10 +52,8 @@ func Run(ctx context.Context, r record.Record, o Options) (Result, error) {
 		if err != nil || result.Differing() == 0 || time.Now().After(deadline) {
 			return result, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return result, context.Cause(ctx)
+		if err := cache.Sleep(ctx, pause); err != nil {
+			return result, err
 		}
 	}
 }
