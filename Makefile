@@ -39,7 +39,7 @@ endif
 LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
+.PHONY: help broken fixed early stale load compare report live drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -49,6 +49,12 @@ broken: build ## every worker that misses calls the backend: the herd
 
 fixed: build ## one worker fills under a lock, the others wait
 	@$(LAB) fixed $(ARGS)
+
+early: build ## refreshes before the expiry, under open traffic
+	@$(LAB) early $(ARGS)
+
+stale: build ## refreshes in the background, under open traffic
+	@$(LAB) stale $(ARGS)
 
 load: build ## fixed with 500 workers and 10 rounds, quiet
 	@$(LAB) load $(ARGS)

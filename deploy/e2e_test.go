@@ -173,6 +173,21 @@ func TestLiveIsStoredAsItWasPrintedInEachMode(t *testing.T) {
 	})
 }
 
+// What is done in the background is stored, too.
+func TestTrafficOfEarlyAndStaleIsStoredAsItWasPrinted(t *testing.T) {
+	s := startServers(t)
+	for _, mode := range []string{"early", "stale"} {
+		r := s.lab(t, mode, "--for", "5s", "--ttl", "1s", "--lock-ttl", "1s", "--backend-latency", "50ms")
+		if r.code != 0 {
+			t.Fatal(r.out)
+		}
+		v := s.lab(t, "verify")
+		if v.code != 0 || !strings.Contains(v.out, "the app, Redis, Jaeger and Prometheus agree") {
+			t.Fatalf("verify of %s: exit %d:\n%s", mode, v.code, v.out)
+		}
+	}
+}
+
 // The tour of grafana/README.md: what each step says is there to be seen. The panels' values are TestDashboards' matter.
 func TestTheTourLeadsWhereItSays(t *testing.T) {
 	s := startServers(t)

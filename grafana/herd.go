@@ -122,7 +122,8 @@ func (p *page) runsAndTraces() {
 		p.panel(8, 8, "Round traces, "+m.Name, description(what, "a wall of backend calls, one under each worker.",
 			"one backend call; each wait for fill links to the winner."), traceTable(m))
 	}
-	p.panel(8, 8, "Alerts that fire now", description("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
+	rest := 24 - 8*uint32(len(p.modes)%3) // of the row
+	p.panel(rest, 8, "Alerts that fire now", description("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
 			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value", "Value #A"}, "alertname", "severity")).

@@ -121,6 +121,9 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	root.AddGroup(&cobra.Group{ID: strategies, Title: "The strategies, each under the same herd:"}, &cobra.Group{ID: more, Title: "More:"})
 	for _, mode := range p.Modes {
 		command := newRunCommand(p, usual(), mode.Name, mode.Short, mode.Long, lab.Plan{Mode: mode, Scenario: modes.Rounds})
+		if mode.Traffic {
+			command = newTrafficCommand(p, mode)
+		}
 		command.GroupID = strategies
 		root.AddCommand(command)
 	}

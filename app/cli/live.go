@@ -30,6 +30,10 @@ func newLiveSettings(table modes.Table) *liveSettings {
 		duration(10*time.Millisecond))
 	add(s.settings, "rate", "", "requests a second, each due at its own time whatever became of the others, instead of --think", &s.plan.Rate,
 		optional(perSecond))
+	add(s.settings, "beta", "1", "of early: above 1 values are refreshed earlier, below 1 later", &s.Ahead.Beta, factor)
+	add(s.settings, "early-lock", "true", "of early: refresh under the fill lock; false is the plain form", &s.Ahead.EarlyLock, boolean).boolean = true
+	add(s.settings, "grace", "", "of stale: how long values are kept beyond their TTL (default: the longer of TTL, and lock TTL + a fill)",
+		&s.Ahead.Grace, optional(duration(time.Millisecond)))
 	return s
 }
 
@@ -63,7 +67,7 @@ request has its due time, by --seed, and its latency counts from that; beyond 10
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s.settings, func(ctx context.Context, terminal *report.Terminal) error {
-				return runLive(ctx, p, s, terminal)
+				return runLive(ctx, p, s, terminal, true)
 			})
 		},
 	}
@@ -71,7 +75,39 @@ request has its due time, by --seed, and its latency counts from that; beyond 10
 	return command
 }
 
-func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.Terminal) (err error) {
+// newTrafficCommand is the command of a mode whose promise needs traffic: live in that mode, with a rate and an end.
+func newTrafficCommand(p Process, mode modes.Mode) *cobra.Command {
+	s := newLiveSettings(p.Modes)
+	for _, one := range s.all {
+		if value, ok := map[string]string{"mode": mode.Name, "rate": "400", "for": "20s"}[one.name]; ok {
+			one.text = value
+		}
+		one.fixed = one.fixed || one.name == "mode" || one.name == "each"
+	}
+	command := &cobra.Command{
+		Use:     mode.Name,
+		Short:   mode.Short,
+		Long:    mode.Long,
+		Example: fmt.Sprintf("  cachelab %s --rate 100 --for 1m\n  cachelab %[1]s --json - --redis redis://localhost:6379", mode.Name),
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return onScreen(c, p, s.settings, func(ctx context.Context, terminal *report.Terminal) error {
+				return runLive(ctx, p, s, terminal, false)
+			})
+		},
+	}
+	command.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if strings.Contains(err.Error(), "--rounds") {
+			err = fmt.Errorf("the promise of %s needs traffic, not rounds: give --rate and --for", mode.Name)
+		}
+		return c.Root().FlagErrorFunc()(c, err)
+	})
+	s.register(command.Flags())
+	return command
+}
+
+// runLive makes the runs and reports them; as JSON in an array, or the only one.
+func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.Terminal, array bool) (err error) {
 	l, err := open(ctx, s.settings, terminal, s.warnings())
 	if err != nil {
 		return err
@@ -84,7 +120,7 @@ func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.T
 	if len(runs) > 1 {
 		terminal.Compare(runs...)
 	}
-	if err := writeJSON(p, s.json, true, runs); err != nil {
+	if err := writeJSON(p, s.json, array, runs); err != nil {
 		return err
 	}
 	return verdicts(runs)

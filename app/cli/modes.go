@@ -32,13 +32,13 @@ func newLoadCommand(p Process) *cobra.Command {
 func newCompareCommand(p Process) *cobra.Command {
 	s, table := newSettings(usual()), p.Modes
 	var chosen []modes.Mode
-	add(s, "modes", theSeed, "which to compare, with commas between them: "+strings.Join(table.Names(), ", "), &chosen, modeList(table))
+	add(s, "modes", theSeed, "which to compare, with commas between them: "+strings.Join(table.InRounds().Names(), ", "), &chosen, modesInRounds(table))
 	command := &cobra.Command{
 		Use:   "compare",
 		Short: "broken, then fixed (or the modes that --modes names), side by side",
 		Long: `Makes a run of each mode with the same settings, one after the other, and prints one table: the numbers of each, and how
 many times less they are than those of the first.`,
-		Example: "  cachelab compare\n  cachelab compare --modes " + strings.Join(table.Names(), ",") + " --workers 200",
+		Example: "  cachelab compare\n  cachelab compare --modes " + strings.Join(table.InRounds().Names(), ",") + " --workers 200",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
@@ -52,6 +52,20 @@ many times less they are than those of the first.`,
 	}
 	s.register(command.Flags())
 	return command
+}
+
+// modesInRounds reads names of modes, and refuses those whose promise needs traffic.
+func modesInRounds(table modes.Table) func(string) ([]modes.Mode, error) {
+	return func(text string) ([]modes.Mode, error) {
+		list, err := modeList(table)(text)
+		errs := []error{err}
+		for _, m := range list {
+			if m.Traffic {
+				errs = append(errs, fmt.Errorf("the promise of %s needs traffic, not rounds: cachelab %[1]s, or cachelab live --mode %[1]s --rate 400", m.Name))
+			}
+		}
+		return list, errors.Join(errs...)
+	}
 }
 
 // modeList reads names of modes with commas between them.

@@ -150,6 +150,9 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 	if s.WaitTimeout == 0 {
 		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers)
 	}
+	if s.Ahead.Grace == 0 {
+		s.Ahead.Grace = max(s.TTL, s.LockTTL+s.longestCall())
+	}
 	return errors.Join(append(faults, s.checkFiles())...)
 }
 
@@ -205,13 +208,17 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		return nil
 	}
 	var all []string
-	if longest := time.Duration(float64(s.Backend.Latency) * (1 + s.Backend.Jitter)); s.LockTTL <= longest {
+	if longest := s.longestCall(); s.LockTTL <= longest {
 		all = append(all, fmt.Sprintf("the lock TTL (%v) is not longer than a backend call (up to %v): the fill lock's TTL must be longer than the fill, or fills overlap",
 			s.LockTTL, longest))
 	}
 	if s.WaitTimeout <= s.LockTTL {
 		all = append(all, fmt.Sprintf("the wait timeout (%v) is not longer than the lock TTL (%v): a winner that dies takes its waiters along",
 			s.WaitTimeout, s.LockTTL))
+	}
+	if slices.ContainsFunc(plans, func(p lab.Plan) bool { return p.Mode.Grace }) && s.Ahead.Grace < s.LockTTL {
+		all = append(all, fmt.Sprintf("the grace time (%v) is shorter than the lock TTL (%v): after a refresher that dies all wait, until its lock ends",
+			s.Ahead.Grace, s.LockTTL))
 	}
 	if passage := redisstore.Passage(s.Workers); s.TTL < passage {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than the time that %d workers may take to read the value (%v): it may expire again in a round, and be filled again",
@@ -221,6 +228,11 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than two pauses of a waiter (50ms each): the value may expire before a waiter looks", s.TTL))
 	}
 	return all
+}
+
+// longestCall is that of a backend without a queue.
+func (s *settings) longestCall() time.Duration {
+	return time.Duration(float64(s.Backend.Latency) * (1 + s.Backend.Jitter))
 }
 
 func keyName(s string) (string, error) {
@@ -279,6 +291,15 @@ func seed(s string) (uint64, error) {
 
 // maxRate is what a herd of this kind of process can send without being late by itself.
 const maxRate = 10_000
+
+// factor reads how eager early is.
+func factor(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f > 0 && f <= 100) {
+		return f, errors.New("want a number, more than 0 and at most 100")
+	}
+	return f, nil
+}
 
 func perSecond(s string) (float64, error) {
 	rate, err := strconv.ParseFloat(s, 64)

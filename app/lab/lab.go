@@ -34,6 +34,7 @@ type Config struct {
 	TTLJitter   float64
 	LockTTL     time.Duration
 	WaitTimeout time.Duration
+	Ahead       modes.Ahead // but for Delta, which is the lab's
 	Backend     backend.Config
 	Redis       redisstore.Target
 	Quiet       bool // no line for each step

@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/facts", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
 		"cachelab/app/record", "cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/results", "cachelab/app/verify", "cachelab/telemetry", "cachelab/telemetry/redact"},
 	"cachelab/app/lab": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/embedded",
-		"cachelab/app/events", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/record", "cachelab/app/redisserver",
+		"cachelab/app/events", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/price", "cachelab/app/record", "cachelab/app/redisserver",
 		"cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/results", "cachelab/telemetry"},
 	"cachelab/app":              {"cachelab/app/cli", "cachelab/app/modes"},
 	"cachelab/telemetry":        {"cachelab/telemetry/redact"},

@@ -15,6 +15,7 @@ import (
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/observe"
+	"cachelab/app/price"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
 	"cachelab/app/results"
@@ -96,10 +97,15 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 		Passage: redisstore.Passage(s.config.Workers),
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
+	ahead := s.config.Ahead
+	ahead.Delta = func(value string) (time.Duration, bool) {
+		v, known := price.Parse(value)
+		return v.Delta, known
+	}
 	return faults.Strategy(func(ttlJitter float64) cache.Strategy {
 		aside := aside
 		aside.TTLJitter = ttlJitter
-		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, Listener: s.redis, WaitTimeout: s.config.WaitTimeout})
+		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, Listener: s.redis, WaitTimeout: s.config.WaitTimeout, Ahead: ahead})
 	}, s.config.TTLJitter)
 }
 

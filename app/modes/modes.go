@@ -26,6 +26,10 @@ type Mode struct {
 	Color string
 	// Locks says that the strategy needs the fill lock: its TTL and the wait timeout.
 	Locks bool
+	// Traffic says that its promise needs traffic: asked for in rounds it says so.
+	Traffic bool
+	// Grace says that it keeps values beyond their TTL, for the grace time.
+	Grace bool
 	New   func(Parts) cache.Strategy
 	// Judge checks the promise.
 	Judge herd.Judge
@@ -37,13 +41,23 @@ type Parts struct {
 	Lock        cache.FillLock
 	Listener    cache.Listener
 	WaitTimeout time.Duration
+	Ahead
+}
+
+// Ahead is what the strategies need that refresh before the expiry.
+type Ahead struct {
+	// Delta tells how long the fill of a value took.
+	Delta     func(value string) (delta time.Duration, known bool)
+	Beta      float64       // of early: above 1 it refreshes earlier
+	EarlyLock bool          // false for early's plain form, without the fill lock
+	Grace     time.Duration // of stale
 }
 
 // Table lists modes in the order in which they are shown.
 type Table []Mode
 
 // All returns the lab's own table.
-func All() Table { return Table{broken(), fixed()} }
+func All() Table { return Table{broken(), fixed(), early(), stale()} }
 
 func broken() Mode {
 	return Mode{
@@ -78,6 +92,11 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 		},
 		Judge: herd.JudgeSingleFill,
 	}
+}
+
+// InRounds are those whose promise can be seen in rounds.
+func (t Table) InRounds() Table {
+	return slices.DeleteFunc(slices.Clone(t), func(m Mode) bool { return m.Traffic })
 }
 
 // Names lists the names.

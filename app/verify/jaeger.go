@@ -121,6 +121,9 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 		switch s.OperationName {
 		case telemetry.SpanWorker:
 			f.outcome[fmt.Sprint(s.tag(string(telemetry.Outcome)))]++
+			count(&f.rechecks, is(string(telemetry.Overtaken)))
+		case telemetry.SpanRefresh:
+			count(&f.rechecks, is(string(telemetry.Overtaken)))
 		case telemetry.SpanGet:
 			count(&f.hits, is(string(telemetry.CacheHit)))
 			count(&f.misses, isNot(string(telemetry.CacheHit)))
