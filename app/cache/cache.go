@@ -161,6 +161,9 @@ func (s *Sent) Add(d Sent) {
 	s.Publish += d.Publish
 }
 
+// Total is how many commands that is. One that is sent together with another, as GET with its PTTL, counts with it.
+func (s Sent) Total() int { return s.Get + s.Set + s.Lock + s.Unlock + s.StoreAndUnlock + s.Publish }
+
 // Errors are the latest error of each kind of step, nil for none.
 type Errors struct{ Get, Lock, Set, Unlock, Load, Publish error }
 

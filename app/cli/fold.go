@@ -56,23 +56,25 @@ func runFold(p Process, s *settings, terminal *report.Terminal, command string, 
 		return err
 	}
 	var runs []facts.Run
-	var plans []lab.Plan
 	for _, f := range folded {
 		if run := f.Run(); run.Requests > 0 {
 			runs = append(runs, run)
-			plans = append(plans, planOf(p.Modes, run))
 		}
 	}
 	if len(runs) == 0 {
 		return fmt.Errorf("no request was made in %s", strings.Join(files, ", "))
 	}
-	if len(runs) == 1 || !s.Quiet {
+	gallery := !slices.ContainsFunc(runs, func(r facts.Run) bool { return !r.Gallery() })
+	if len(runs) == 1 && !gallery || !s.Quiet {
 		for _, run := range runs {
 			terminal.Summary(run)
 			terminal.Delivery(run, nil, s.Links)
 		}
 	}
-	if len(runs) > 1 {
+	switch {
+	case gallery:
+		terminal.Gallery(runs, s.Links)
+	case len(runs) > 1:
 		if slices.ContainsFunc(runs, func(r facts.Run) bool { return r.Drill == "" }) {
 			terminal.Compare(runs...)
 		} else {
@@ -85,7 +87,7 @@ func runFold(p Process, s *settings, terminal *report.Terminal, command string, 
 		for _, one := range folded[0].Start.Settings {
 			about.Settings = append(about.Settings, page.Setting(one))
 		}
-		err = errors.Join(err, s.writePage(about, plans, runs, nil))
+		err = errors.Join(err, s.writePage(about, plansOf(p.Modes, runs), runs, nil))
 	}
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type liveSettings struct {
 
 func newLiveSettings(table modes.Table) *liveSettings {
 	// No rounds: the key expires by itself, as often as it does. No report: it is of one round.
-	s := &liveSettings{settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true", fixed: []string{"rounds", "report"}})}
+	s := &liveSettings{plan: lab.LivePlan{Scenario: modes.Live}, settings: newSettings(defaults{workers: "20", rounds: "1", quiet: "true", fixed: []string{"rounds", "report"}})}
 	add(s.settings, "mode", theSeed, "which mode, or which in turn, with commas between them: "+strings.Join(table.Names(), ", "), &s.plan.Modes, modeList(table))
 	add(s.settings, "each", "30s", "length of a phase, after which the mode changes", &s.plan.Each, duration(100*time.Millisecond))
 	add(s.settings, "for", "", "length of the run (default: until Ctrl-C)", &s.plan.For, optional(duration(100*time.Millisecond)))
@@ -30,11 +30,16 @@ func newLiveSettings(table modes.Table) *liveSettings {
 		duration(10*time.Millisecond))
 	add(s.settings, "rate", "", "requests a second, each due at its own time whatever became of the others, instead of --think", &s.plan.Rate,
 		optional(perSecond))
+	s.addAhead()
+	return s
+}
+
+// addAhead adds the flags of the strategies that refresh before the expiry.
+func (s *liveSettings) addAhead() {
 	add(s.settings, "beta", "1", "of early: above 1 values are refreshed earlier, below 1 later", &s.Ahead.Beta, factor)
 	add(s.settings, "early-lock", "true", "of early: refresh under the fill lock; false is the plain form", &s.Ahead.EarlyLock, boolean).boolean = true
 	add(s.settings, "grace", "", "of stale: how long values are kept beyond their TTL (default: the longer of TTL, and lock TTL + a fill)",
 		&s.Ahead.Grace, optional(duration(time.Millisecond)))
-	return s
 }
 
 func (s *liveSettings) warnings() []string {

@@ -68,11 +68,14 @@ func modesInRounds(table modes.Table) func(string) ([]modes.Mode, error) {
 	}
 }
 
-// modeList reads names of modes with commas between them.
+// modeList reads names of modes with commas between them; "all" are those of the table, "both" the seed's two.
 func modeList(table modes.Table) func(string) ([]modes.Mode, error) {
 	return func(text string) (list []modes.Mode, err error) {
-		if text == "both" {
+		switch text {
+		case "both":
 			text = theSeed
+		case "all":
+			text = strings.Join(table.Names(), ",")
 		}
 		var errs []error
 		for name := range strings.SplitSeq(text, ",") {

@@ -16,7 +16,7 @@ func Compare(runs []Run) [][]string {
 	callsPerExpiry := compared(runs, "calls per expiry", PerExpiry, func(r Run) float64 { return r.CallsPerExpiry })
 	p50 := compared(runs, "latency p50", millisecondsText, func(r Run) float64 { return r.Latency.P50 })
 	p99 := compared(runs, "latency p99", millisecondsText, func(r Run) float64 { return r.Latency.P99 })
-	if runs[0].Live() {
+	if runs[0].Traffic() {
 		return [][]string{
 			compared(runs, "backend calls / s", tenths, perSecond(func(r Run) int { return r.BackendCalls })),
 			callsPerExpiry,

@@ -14,8 +14,22 @@ type Links struct{ Jaeger, Grafana string }
 func (l Links) Trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/") + "/trace/" + id }
 
 // Run is Grafana's page of the lab, at the time of the run.
-func (l Links) Run(r Run) string {
-	return l.Dashboard(r.ID, r.Started, r.Started.Add(time.Duration(r.Duration*float64(time.Second))))
+func (l Links) Run(r Run) string { return l.Dashboard(r.ID, r.Started, r.ended()) }
+
+// Gallery is Grafana's page of the lab, at the time of its runs; ok is whether there is anything to see.
+func (l Links) Gallery(runs []Run) (address string, ok bool) {
+	for _, r := range runs {
+		ok = ok || r.Spans.Exported > 0
+	}
+	if !ok {
+		return "", false
+	}
+	first, last := runs[0], runs[len(runs)-1]
+	return l.page("thundering-herd", first.ID, first.Started, last.ended()), true
+}
+
+func (r Run) ended() time.Time {
+	return r.Started.Add(time.Duration(r.Duration * float64(time.Second)))
 }
 
 // MaxLinks is how many rounds are linked to.
@@ -26,7 +40,11 @@ const margin = 5 * time.Second
 
 // Dashboard is the address of the dashboard that shows a run from one time to another.
 func (l Links) Dashboard(run string, from, to time.Time) string {
-	return fmt.Sprintf("%s/d/thundering-herd?from=%d&to=%d&var-run=%s", strings.TrimSuffix(l.Grafana, "/"),
+	return l.page("thundering-herd", run, from, to)
+}
+
+func (l Links) page(uid, run string, from, to time.Time) string {
+	return fmt.Sprintf("%s/d/%s?from=%d&to=%d&var-run=%s", strings.TrimSuffix(l.Grafana, "/"), uid,
 		from.Add(-margin).UnixMilli(), to.Add(margin).UnixMilli(), url.QueryEscape(run))
 }
 

@@ -47,6 +47,9 @@ type Run struct {
 
 	Expiries       int     `json:"expiries"`
 	CallsPerExpiry float64 `json:"calls_per_expiry"`
+	CallsPerTTL    float64 `json:"calls_per_ttl,omitempty"` // in the gallery, from the first fill on and without it
+
+	CommandsPerRequest float64 `json:"commands_per_request"` // Redis commands that the workers sent
 
 	Outcomes map[cache.Outcome]int `json:"outcomes"`
 	Latency  Milliseconds          `json:"latency_ms"`
@@ -68,6 +71,7 @@ type Run struct {
 	// For the pictures: the recorded round, and the latency of each request in ascending order.
 	Waterfall Waterfall       `json:"-"`
 	Latencies []time.Duration `json:"-"`
+	Series    *herd.Series    `json:"-"` // nil but in the gallery
 }
 
 // Gets are the replies to GET.
@@ -139,8 +143,9 @@ type Details struct {
 	Spans           telemetry.SpanCounts
 	TraceIDs        [][]string
 	Verdict         herd.Verdict
-	Err             error     // why the run ended early
-	Waterfall       Waterfall // recorded, if pictures are wanted
+	Err             error        // why the run ended early
+	Waterfall       Waterfall    // recorded, if pictures are wanted
+	Series          *herd.Series // of the gallery; nil for none
 	Started         time.Time
 	Duration        time.Duration
 }
@@ -188,6 +193,12 @@ func NewRun(l herd.Ledger, d Details) Run {
 	for _, err := range l.FirstErrors() {
 		r.FirstErrors = append(r.FirstErrors, err.Error())
 	}
+	if r.Requests > 0 {
+		r.CommandsPerRequest = float64(l.Sent.Total()) / float64(r.Requests)
+	}
+	if d.Series != nil {
+		r.Series, r.CallsPerTTL = d.Series, d.Series.CallsPerTTL()
+	}
 	if d.TraceIDs != nil {
 		r.TraceIDs = d.TraceIDs
 	}
@@ -213,8 +224,11 @@ func (r Run) Traced() (all []Traced) {
 	return all
 }
 
-// Live reports whether this is one mode of a live run.
-func (r Run) Live() bool { return r.Scenario == modes.Live }
+// Traffic reports whether workers asked on their own, and not in rounds.
+func (r Run) Traffic() bool { return r.Scenario == modes.Live || r.Gallery() }
+
+// Gallery reports whether this is one mode of the gallery.
+func (r Run) Gallery() bool { return r.Scenario == modes.Gallery }
 
 func milliseconds(q herd.Quantiles) Milliseconds {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

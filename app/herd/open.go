@@ -27,16 +27,16 @@ func Schedule(seed uint64, rate float64) iter.Seq[time.Duration] {
 	}
 }
 
-// open sends each request when it is due, whatever became of those before, until asking ends. It returns when all have their
-// answers.
-func (s *Stream) open(asking, requests context.Context) {
+// open sends each request when it is due, whatever became of those before, until ctx ends or all are sent that are due within
+// the length (0: no limit): they are the same however busy the machine is. It returns when all have their answers.
+func (s *Stream) open(ctx, requests context.Context, length time.Duration) {
 	began := time.Now()
 	places := make(chan struct{}, maxInFlight)
 	var sent sync.WaitGroup
 	n := 0
 	for offset := range Schedule(s.Seed, s.Rate) {
 		due := began.Add(offset)
-		if cache.Sleep(asking, time.Until(due)) != nil {
+		if length > 0 && offset >= length || cache.Sleep(ctx, time.Until(due)) != nil {
 			break
 		}
 		select {

@@ -81,7 +81,7 @@ func (s *Stream) Flow(ctx context.Context, length time.Duration) Phase {
 	defer done()
 
 	if s.Rate > 0 {
-		s.open(asking, requests)
+		s.open(ctx, requests, length)
 	} else {
 		s.closed(asking, requests)
 	}

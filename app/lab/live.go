@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"cachelab/app/backend"
 	"cachelab/app/drill"
 	"cachelab/app/facts"
 	"cachelab/app/herd"
@@ -19,34 +19,34 @@ import (
 
 // LivePlan is the plan of a live run: workers that read on their own, in one mode after the other.
 type LivePlan struct {
-	Modes []modes.Mode  // in turn; a single one goes on without phases
-	Each  time.Duration // of a phase
-	For   time.Duration // of the run; 0: until it is interrupted
-	Think time.Duration // of a worker between two requests, on average
-	Rate  float64       // if more than 0: of open traffic, requests a second, by the backend's seed
+	Scenario modes.Scenario // Live; in the Gallery each mode has one phase, from a cold key
+	Modes    []modes.Mode   // in turn; a single one goes on without phases
+	Each     time.Duration  // of a phase
+	For      time.Duration  // of the run; 0: until it is interrupted
+	Think    time.Duration  // of a worker between two requests, on average
+	Rate     float64        // if more than 0: of open traffic, requests a second, by the backend's seed
 }
 
 // Live runs until ctx ends or plan.For has passed, and prints what each mode came to. Both are the run's proper end
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
-// without a single request is left out.
+// without a single request is left out. A gallery that does not come to its end is an error.
 func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err error) {
-	id := newRunID(modes.Live, time.Now())
+	id := newRunID(plan.Scenario, time.Now())
 	locks := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Locks })
 	if err := l.ready(ctx, id, locks); err != nil {
 		return nil, err
 	}
-	l.terminal.Notice(l.settings(string(modes.Live), plan.String(l.config.Workers), locks, id))
+	l.terminal.Notice(l.settings(string(plan.Scenario), plan.String(l.config.Workers), locks, id))
 	var all []*traffic
 	for i, mode := range plan.Modes {
-		s, err := l.openSession(ctx, mode, modes.Live, id, i == 0)
+		s, err := l.openSession(ctx, mode, plan.Scenario, id, i == 0)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(ctx, all))
 		}
 		all = append(all, &traffic{session: s})
 	}
 	l.terminal.Notice(all[0].telemetry.Notice)
-	l.flow(ctx, plan, all)
-	err = closeAll(ctx, all)
+	err = errors.Join(l.flow(ctx, plan, all), closeAll(ctx, all))
 
 	runs = []facts.Run{}
 	for _, t := range all {
@@ -63,7 +63,7 @@ func (p LivePlan) String(workers int) string {
 	for _, mode := range p.Modes {
 		names = append(names, mode.Name)
 	}
-	text := strings.Join(names, " and ")
+	text := modes.And(names)
 	if len(p.Modes) > 1 {
 		text = fmt.Sprintf("%s in turn, %v each", text, p.Each)
 	}
@@ -91,8 +91,8 @@ func closeAll(ctx context.Context, all []*traffic) error {
 	return errors.Join(errs...)
 }
 
-// flow lets the streams flow in turn, until ctx ends or the plan's time has passed.
-func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) {
+// flow lets the streams flow in turn, until ctx ends or the plan's time has passed; in the gallery, each once.
+func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) error {
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
 	for _, t := range all {
@@ -104,13 +104,33 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) {
 			Rate:     plan.Rate,
 			Seed:     l.config.Backend.Seed,
 			Patience: l.config.patience(),
-			Observer: view.Observe(t.mode.Name, t.bridge.Observer(herd.NoObserver{})),
+			Observer: t.bridge.Observer(herd.NoObserver{}),
 			Results:  t.results(),
+		}
+		if plan.Scenario == modes.Gallery {
+			t.keepSeries()
+		} else {
+			t.stream.Observer = view.Observe(t.mode.Name, t.stream.Observer)
 		}
 		t.bridge.Pause()
 		t.telemetry.Push(ctx) // the zeros, before the first increment
 	}
 
+	err := error(nil)
+	if plan.Scenario == modes.Gallery {
+		err = once(ctx, plan.Each, all, view)
+	} else {
+		alternate(ctx, plan, all, view)
+	}
+	for _, t := range all {
+		t.ledger = t.stream.Ledger()
+		t.finish(t.ledger, herd.JudgeStream(t.mode.Judge)(t.ledger))
+	}
+	return err
+}
+
+// alternate goes from mode to mode, again and again.
+func alternate(ctx context.Context, plan LivePlan, all []*traffic, view *report.LiveView) {
 	flowing, stop := context.WithCancel(ctx)
 	defer stop()
 	if plan.For > 0 {
@@ -124,9 +144,30 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) {
 	for turn := 0; flowing.Err() == nil; turn++ {
 		all[turn%len(all)].phase(flowing, each, view)
 	}
-	for _, t := range all {
-		t.ledger = t.stream.Ledger()
-		t.finish(t.ledger, herd.JudgeStream(t.mode.Judge)(t.ledger))
+}
+
+// once gives each mode a phase that begins without the key.
+func once(ctx context.Context, each time.Duration, all []*traffic, view *report.LiveView) error {
+	for i, t := range all {
+		err := t.redis.Forget(ctx, t.config.Key, func(value string) bool { return backend.IsAnswer(t.config.Key, value) })
+		if err == nil {
+			t.phase(ctx, each, view)
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("in %s, which is %d of %s: %w", t.mode.Name, i+1, herd.Count(len(all), "mode"), err)
+		}
+	}
+	return nil
+}
+
+// keepSeries keeps how the traffic went over time, beside what is kept of it anyway.
+func (t *traffic) keepSeries() {
+	series, keep := &herd.Series{TTL: t.config.TTL}, t.stream.Keep
+	t.facts.Series = series
+	t.stream.Keep = func(r herd.Response) {
+		keep(r)
+		series.Add(r)
 	}
 }
 

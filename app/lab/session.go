@@ -158,8 +158,12 @@ func (s *session) result(ledger herd.Ledger) facts.Run {
 	if s.config.Waterfall {
 		s.terminal.Waterfalls(run)
 	}
-	s.terminal.Summary(run)
-	s.terminal.Delivery(run, s.undelivered, s.config.Links)
+	if run.Gallery() && s.config.Quiet { // one table has it all
+		s.terminal.Incomplete(run, s.undelivered)
+	} else {
+		s.terminal.Summary(run)
+		s.terminal.Delivery(run, s.undelivered, s.config.Links)
+	}
 	if s.config.Records == "" {
 		return run
 	}

@@ -118,10 +118,15 @@ func (t Table) Find(name string) (Mode, error) {
 }
 
 // Or is "a", "a or b", "a, b or c".
-func Or(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
+func Or(words []string) string { return enumeration(words, " or ") }
+
+// And is "a", "a and b", "a, b and c".
+func And(words []string) string { return enumeration(words, " and ") }
+
+func enumeration(words []string, last string) string {
+	n := len(words) - 1
+	if n < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.Join(words[:n], ", ") + last + words[n]
 }

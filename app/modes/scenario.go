@@ -8,6 +8,8 @@ const (
 	Rounds Scenario = "rounds" // the herd is released together, round by round
 	Load   Scenario = "load"   // the same, with a larger herd
 	Live   Scenario = "live"   // traffic: workers ask on their own
+	// Gallery is open traffic that is the same for each mode: by one schedule, from a cold key.
+	Gallery Scenario = "gallery"
 )
 
 // Drill is the scenario of the drill of that name.

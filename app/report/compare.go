@@ -22,19 +22,23 @@ func (t *Terminal) Compare(runs ...facts.Run) {
 			headers = append(headers, "ratio")
 		}
 	}
-	style := func(_, column int) lipgloss.Style {
+	t.println("")
+	t.table(table.New().Headers(headers...).Rows(facts.Compare(runs)...).StyleFunc(figures(colors)))
+	if runs[0].Traffic() {
+		t.Notice(closedLoop)
+	}
+	for _, r := range runs {
+		t.println(verdictLine(r))
+	}
+}
+
+// figures is the style of a table of names and figures, some of whose columns have colours.
+func figures(colors map[int]lipgloss.Style) func(row, column int) lipgloss.Style {
+	return func(_, column int) lipgloss.Style {
 		cell := lipgloss.NewStyle().Padding(0, 1)
 		if column > 0 {
 			cell = cell.Align(lipgloss.Right)
 		}
 		return cell.Inherit(colors[column])
-	}
-	t.println("")
-	t.table(table.New().Headers(headers...).Rows(facts.Compare(runs)...).StyleFunc(style))
-	if runs[0].Live() {
-		t.Notice(closedLoop)
-	}
-	for _, r := range runs {
-		t.println(verdictLine(r))
 	}
 }

@@ -125,19 +125,14 @@ func (t *Terminal) Delivery(r facts.Run, undelivered error, links facts.Links) {
 	if r.Spans.Ended > 0 {
 		t.println(fmt.Sprintf("spans: %d ended, %d exported, %d dropped", r.Spans.Ended, r.Spans.Exported, r.Spans.Dropped))
 	}
-	if r.Spans.Dropped > 0 {
-		t.Warn("spans were dropped: the traces of this run are incomplete")
-	}
-	if undelivered != nil {
-		t.Undelivered(undelivered)
-	}
+	t.Incomplete(r, undelivered)
 	rounds := r.Traced()
 	if r.Spans.Exported == 0 || len(rounds) == 0 {
 		return
 	}
 	t.println("where to look:")
 	first := 0
-	if r.Live() { // it may be so long that Jaeger has forgotten its first rounds
+	if r.Traffic() { // it may be so long that Jaeger has forgotten its first rounds
 		first = max(0, len(rounds)-facts.MaxLinks)
 	}
 	if first > 0 {
@@ -155,6 +150,16 @@ func (t *Terminal) Delivery(r facts.Run, undelivered error, links facts.Links) {
 		t.println(line)
 	}
 	t.println("  Grafana  " + links.Run(r))
+}
+
+// Incomplete warns of what was not delivered of a run.
+func (t *Terminal) Incomplete(r facts.Run, undelivered error) {
+	if r.Spans.Dropped > 0 {
+		t.Warn("spans were dropped: the traces of this run are incomplete")
+	}
+	if undelivered != nil {
+		t.Undelivered(undelivered)
+	}
 }
 
 // Undelivered prints what telemetry could not deliver.
@@ -177,7 +182,7 @@ type row struct{ name, value string }
 func summaryRows(r facts.Run) []row {
 	workers, rounds := herd.Count(r.Workers, "worker"), herd.Count(r.Rounds, "round")
 	requests := fmt.Sprintf("%d = %s x %s", r.Requests, workers, rounds)
-	if r.Live() { // its workers ask on their own
+	if r.Traffic() { // its workers ask on their own
 		requests = fmt.Sprintf("%d of %s in %s", r.Requests, workers, rounds)
 	}
 	rows := []row{

@@ -14,6 +14,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/facts"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 )
 
 // Read folds the files, whose lines may stand in any order, into the runs that they hold: one for each run and mode, in the order
@@ -52,9 +53,10 @@ type runKey struct{ run, mode string }
 
 // folding is what the responses of one process come to.
 type folding struct {
-	fold  *herd.Fold
-	line  process // not there yet without a type
-	where string  // the first line that speaks of it
+	fold   *herd.Fold
+	series *herd.Series
+	line   process // not there yet without a type
+	where  string  // the first line that speaks of it
 }
 
 func (r *reader) readFile(name string) error {
@@ -149,7 +151,9 @@ func (r *reader) add(line decodedLine, where func() string) error {
 		if line.Process == "" || line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
 			return fmt.Errorf("a response without its process, round, worker or outcome")
 		}
-		r.process(line.Process, where).fold.Add(line.response.response())
+		p, response := r.process(line.Process, where), line.response.response()
+		p.fold.Add(response)
+		p.series.Add(response)
 		return nil
 	case typeRun:
 		return decoded(text, r.addRun)
@@ -174,7 +178,7 @@ func decoded[T any](text []byte, add func(T) error) error {
 func (r *reader) process(id string, where func() string) *folding {
 	p := r.processes[id]
 	if p == nil {
-		p = &folding{fold: herd.NewFold(0, 0), where: where()}
+		p = &folding{fold: herd.NewFold(0, 0), series: &herd.Series{}, where: where()}
 		r.processes[id] = p
 	}
 	return p
@@ -229,6 +233,9 @@ func (r *reader) join() ([]Folded, error) {
 			folds[key] = herd.NewFold(run.Start.Workers, run.Start.TTL)
 		}
 		folds[key].Join(p.fold)
+		if run.Start.Scenario == modes.Gallery {
+			run.join(p.series)
+		}
 	}
 	var all []Folded
 	for key, run := range r.runs {
@@ -250,6 +257,14 @@ func (r *reader) join() ([]Folded, error) {
 	return all, nil
 }
 
+// join adds what a process knows of the traffic.
+func (f *Folded) join(s *herd.Series) {
+	if f.Details.Series == nil {
+		f.Details.Series = &herd.Series{TTL: f.Start.TTL}
+	}
+	f.Details.Series.Join(s)
+}
+
 // finish says what is told of the run. One that is not whole has no verdict.
 func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	s := f.Start
@@ -259,7 +274,7 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	f.Ledger = l
 	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis,
 		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
-		Err: failure(e.Error), Started: e.Started, Duration: e.Duration}
+		Err: failure(e.Error), Started: e.Started, Duration: e.Duration, Series: f.Details.Series}
 	missing := ""
 	switch {
 	case !ended:
