@@ -2,8 +2,6 @@ package cache
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -49,17 +47,6 @@ func (s *Stale) refresh(ctx context.Context, r *request) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, s.WaitTimeout)
 		defer cancel()
-		end(r.done(r.refillSafely(ctx)))
+		end(r.done(r.refill(ctx)))
 	}()
-}
-
-// refillSafely makes an error of a panic of the backend: nobody else could recover it here.
-func (r *request) refillSafely(ctx context.Context) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			r.unlock(ctx)
-			err = fmt.Errorf("backend call for %q: panic: %v\n%s", r.key, reason, debug.Stack())
-		}
-	}()
-	return r.refill(ctx)
 }
