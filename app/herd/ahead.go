@@ -8,9 +8,15 @@ import (
 
 // JudgeEarly is the verdict on a mode that refreshes before the expiry, under the fill lock: it promises that no backend call is
 // redundant. How young a value is when somebody refreshes it is by chance, so repeated calls are its price; and whether that is in
-// time, and nobody misses, is a matter of the traffic.
+// time, and nobody misses, is a matter of the traffic. The plain form, without the lock, promises nothing.
 func JudgeEarly(l Ledger) Verdict {
 	v := judgeAhead(l, l.Redundant)
+	if plain := l.Acquired+l.Held == 0; plain && l.Redundant > 0 && l.Outcomes[cache.Failed]+l.SetsRefused+l.SetsUnanswered == 0 {
+		v.OK = true
+		v.Text = fmt.Sprintf("%s for %s, %d redundant: %.1f calls for each refresh, without the lock", Count(l.BackendCalls, "backend call"),
+			Count(l.Requests, "request"), l.Redundant, float64(l.BackendCalls)/float64(l.BackendCalls-l.Redundant))
+		return v
+	}
 	if v.OK && l.Repeated > 0 {
 		v.Text += " (by chance: the value was younger than half its TTL)"
 	}

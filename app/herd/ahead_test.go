@@ -10,8 +10,10 @@ import (
 func TestVerdictsOnRefreshesAheadOfTheExpiry(t *testing.T) {
 	sum := func(redundant, repeated, expiries, lost int) herd.Ledger {
 		return herd.Ledger{Workers: 20, Sum: herd.Sum{Requests: 8000, Expiries: expiries, Redundant: redundant, Repeated: repeated,
-			Counts: cache.Counts{Misses: 90, BackendCalls: 10, SetsAbsent: expiries, Lost: lost}}}
+			Counts: cache.Counts{Misses: 90, BackendCalls: 10, SetsAbsent: expiries, Lost: lost, Acquired: 10, Released: 10 - lost}}}
 	}
+	plain := sum(6, 0, 1, 0)
+	plain.Acquired, plain.Released = 0, 0
 	const calls = "10 backend calls for 8000 requests, "
 	for _, test := range []struct {
 		name  string
@@ -24,6 +26,8 @@ func TestVerdictsOnRefreshesAheadOfTheExpiry(t *testing.T) {
 		{"early, redundant", herd.JudgeEarly, sum(3, 0, 1, 0), herd.Verdict{Text: calls + "3 redundant, 0 repeated: the lock should have spared them"}},
 		{"early, repeated", herd.JudgeEarly, sum(0, 2, 1, 0),
 			herd.Verdict{OK: true, Invariant: true, Text: calls + "0 redundant, 2 repeated (by chance: the value was younger than half its TTL)"}},
+		{"early, in its plain form", herd.JudgeEarly, plain,
+			herd.Verdict{OK: true, Text: calls + "6 redundant: 2.5 calls for each refresh, without the lock"}},
 		{"stale, repeated", herd.JudgeStale, sum(0, 2, 1, 0), herd.Verdict{Text: calls + "0 redundant, 2 repeated: the lock should have spared them"}},
 		{"early, too late", herd.JudgeEarly, sum(0, 0, 3, 0),
 			herd.Verdict{OK: true, Invariant: true, Text: calls + "0 redundant, 0 repeated; the key was absent 2 times more, as nobody refreshed in time"}},
