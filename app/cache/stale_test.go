@@ -235,3 +235,24 @@ func TestAColdKeyOfStaleIsFilledAsInFixed(t *testing.T) {
 		}
 	})
 }
+
+// A refresher takes the lock and is gone. Within the grace time nobody waits; when its lock ends another refreshes.
+func TestADeadRefresherMakesNobodyWaitWithinTheGraceTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, loader := cachetest.NewStore(), generations(fillTime)
+		s := stale(store, loader)
+		s.Grace += 2 * time.Second // one has passed when the lock is taken
+		cold(t, s)
+		if _, err := store.Lock(t.Context(), cache.LockKey(key), "dead", lockTTL); err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range traffic(t.Context(), s, 50, lockTTL+fillTime+100*time.Millisecond) {
+			if a.err != nil || a.Misses > 0 || a.Waited > 0 {
+				t.Fatalf("request %d: %+v, %v", i, a.Result, a.err)
+			}
+		}
+		synctest.Wait()
+		equal(t, "backend calls", loader.Calls(), 2)
+		equal(t, "cached", store.Peek(key), "answer 2")
+	})
+}
