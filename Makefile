@@ -39,7 +39,7 @@ endif
 LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed early stale load compare report live gallery drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
+.PHONY: help broken fixed coalesced woken early stale load compare report live gallery drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -55,6 +55,12 @@ early: build ## refreshes before the expiry, under open traffic
 
 stale: build ## refreshes in the background, under open traffic
 	@$(LAB) stale $(ARGS)
+
+coalesced: build ## the callers in one process share one flight
+	@$(LAB) coalesced $(ARGS)
+
+woken: build ## flights share the fill lock, and the winner wakes the others
+	@$(LAB) woken $(ARGS)
 
 load: build ## fixed with 500 workers and 10 rounds, quiet
 	@$(LAB) load $(ARGS)

@@ -327,7 +327,7 @@ func TestTracesOfALargeLiveRunStaySmall(t *testing.T) {
 func TestFaultsOfLive(t *testing.T) {
 	out := run(t.Context(), t, nil, "live", "--mode", "load", "--each", "30", "--for", "1ms", "--think", "1ms", "--rate", "0")
 	equal(t, "exit code", out.code, cli.ExitUsage)
-	for _, want := range []string{`--mode "load": there is no mode "load": want broken, fixed, early or stale`, `--each "30": want a duration`, `--for "1ms": want a duration`,
+	for _, want := range []string{`--mode "load": there is no mode "load": want broken, fixed, coalesced, woken, early or stale`, `--each "30": want a duration`, `--for "1ms": want a duration`,
 		`--think "1ms": want a duration with its unit, like 250ms or 3s, of at least 10ms`,
 		`--rate "0": want a number of requests a second, more than 0 and at most 10000`} {
 		if !strings.Contains(out.stderr, want) {

@@ -37,7 +37,7 @@ func TestANewStrategyIsOneEntry(t *testing.T) {
 		t.Errorf("not its own help:\n%s", help)
 	}
 	if out := with("compare", "--modes", "toy,tyo,toy"); out.code != cli.ExitUsage ||
-		!strings.Contains(out.stderr, `there is no mode "tyo": want broken, fixed, early, stale or toy`) || !strings.Contains(out.stderr, "toy is there twice") {
+		!strings.Contains(out.stderr, `there is no mode "tyo": want broken, fixed, coalesced, woken, early, stale or toy`) || !strings.Contains(out.stderr, "toy is there twice") {
 		t.Errorf("exit code %d, %s", out.code, out.stderr)
 	}
 

@@ -28,6 +28,7 @@ const (
 	Lost        Kind = "DEL refused: the lock is not ours"
 	Late        Kind = "SET refused: late, a newer value is there"
 	WaitEnded   Kind = "WAIT ended"
+	Landed      Kind = "ANSWERED by the flight" // ends the wait of a caller that shares one
 	Failed      Kind = "FAILED"
 	Fault       Kind = "FAULT" // injected by a drill
 )
@@ -224,6 +225,10 @@ func (p probe) Join(ctx, miss context.Context) (context.Context, func(cache.Resu
 	inner, end := p.next.Join(ctx, miss)
 	return inner, func(r cache.Result, err error) {
 		end(r, err)
-		p.tell(ctx, Event{Kind: WaitEnded, Found: err == nil})
+		if err != nil {
+			p.tell(ctx, Event{Kind: WaitEnded})
+		} else {
+			p.tell(ctx, Event{Kind: Landed})
+		}
 	}
 }

@@ -73,6 +73,17 @@ func JudgeSingleFill(l Ledger) Verdict {
 	return v
 }
 
+// JudgeRings is judge's verdict, and says when those who waited were not woken: that costs time, and no promise.
+func JudgeRings(judge Judge) Judge {
+	return func(l Ledger) Verdict {
+		v := judge(l)
+		if n := l.RingsFailed; n > 0 {
+			v.Text += fmt.Sprintf("; %d PUBLISH failed (%v): who waited looked by itself, every 500 ms", n, l.Errors.Publish)
+		}
+		return v
+	}
+}
+
 // cannotBeJudged says why: whether a SET that was never answered ended a cycle, nobody knows.
 func cannotBeJudged(l Ledger) string {
 	var what []string

@@ -25,7 +25,8 @@ value that it has. Under enough traffic nobody misses, and there are more calls 
 			return &cache.Early{Fixed: cache.Fixed{Aside: p.Aside, Lock: p.Lock, WaitTimeout: p.WaitTimeout},
 				Beta: p.Beta, Locked: p.EarlyLock, Delta: p.Delta, Random: rand.Float64}
 		},
-		Judge: herd.JudgeEarly,
+		Judge:  herd.JudgeEarly,
+		Except: map[string]string{"an error is shared": "the next waiter of a cold key tries again"},
 	}
 }
 
@@ -46,6 +47,7 @@ TTL by as much as a fill takes. Its promise needs traffic: 400 requests a second
 		New: func(p Parts) cache.Strategy {
 			return &cache.Stale{Fixed: cache.Fixed{Aside: p.Aside, Lock: p.Lock, WaitTimeout: p.WaitTimeout}, Grace: p.Grace, Delta: p.Delta}
 		},
-		Judge: herd.JudgeStale,
+		Judge:  herd.JudgeStale,
+		Except: map[string]string{"an error is shared": "the next waiter of a cold key tries again"},
 	}
 }

@@ -30,9 +30,13 @@ type Mode struct {
 	Traffic bool
 	// Grace says that it keeps values beyond their TTL, for the grace time.
 	Grace bool
+	// Rings says that it sends and hears messages. It does without, but slower: a Redis that refuses is told of.
+	Rings bool
 	New   func(Parts) cache.Strategy
 	// Judge checks the promise.
 	Judge herd.Judge
+	// Except are the promises of cachetest's suite that it does not keep, by name, and why.
+	Except map[string]string
 }
 
 // Parts are what a strategy is made of.
@@ -57,7 +61,7 @@ type Ahead struct {
 type Table []Mode
 
 // All returns the lab's own table.
-func All() Table { return Table{broken(), fixed(), early(), stale()} }
+func All() Table { return Table{broken(), fixed(), coalesced(), woken(), early(), stale()} }
 
 func broken() Mode {
 	return Mode{
@@ -72,6 +76,13 @@ The backend answers 10 calls at once, so the herd also queues: look at the laten
 		Color: "#D55E00",
 		New:   func(p Parts) cache.Strategy { return &cache.Broken{Aside: p.Aside} },
 		Judge: herd.JudgeHerd,
+		Except: map[string]string{
+			"one call however many callers":                       "whoever misses calls: that is the herd",
+			"one call however many processes":                     "whoever misses calls",
+			"a dead winner costs one take-over":                   "there is no lock to take over",
+			"a late winner: a value in each cycle, calls bounded": "there is no bound",
+			"an error is shared":                                  "each has its own call, and error",
+		},
 	}
 }
 
@@ -91,6 +102,51 @@ The others wait with growing, jittered pauses and retry GET. Nobody calls the ba
 			return &cache.Fixed{Aside: p.Aside, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
 		},
 		Judge: herd.JudgeSingleFill,
+		Except: map[string]string{
+			"an error is shared": "the next waiter tries again",
+		},
+	}
+}
+
+func coalesced() Mode {
+	return Mode{
+		Name:  "coalesced",
+		Short: "the callers in one process share one flight: GET, backend call, SET",
+		Long: `The callers of a key in one process share one flight: the first one's GET, backend call and SET answer all of
+them. There is no lock in Redis, so each process calls the backend once at each expiry. An error reaches all
+callers and is not remembered; a caller that leaves does not end the flight.`,
+		See:   "a single backend call at each expiry, and hardly a Redis command",
+		Good:  "one process, or few: nothing to run, nothing to wait for, no lock to lose",
+		Costs: "a backend call for each process at each expiry; an error is everybody's",
+		Color: "#CC79A7",
+		New: func(p Parts) cache.Strategy {
+			return &cache.Coalesced{Aside: p.Aside, Limit: p.WaitTimeout}
+		},
+		Judge: herd.JudgeSingleFill,
+		Except: map[string]string{
+			"one call however many processes":   "processes know nothing of each other",
+			"a dead winner costs one take-over": "there is no lock to take over",
+		},
+	}
+}
+
+func woken() Mode {
+	return Mode{
+		Name:  "woken",
+		Short: "flights share the fill lock, and the winner wakes the others by a message",
+		Long: `As coalesced, and the flights of all processes share the fill lock of fixed. The winner stores and releases in
+one script and PUBLISHes on a channel that has the lock's name. Flights that lost the lock listen there instead
+of polling. The message is only a hint: GET decides, and without a message flights look every 500 ms.`,
+		See:   "a single backend call at each expiry, however many processes; the others are woken, and do not poll",
+		Good:  "many processes with many callers each: one call for all, and a wait that ends with the fill",
+		Costs: "a subscription for each process; a message that is lost costs half a second",
+		Color: "#0072B2",
+		Locks: true,
+		Rings: true,
+		New: func(p Parts) cache.Strategy {
+			return &cache.Woken{Aside: p.Aside, Listener: p.Listener, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
+		},
+		Judge: herd.JudgeRings(herd.JudgeSingleFill),
 	}
 }
 

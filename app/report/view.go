@@ -66,7 +66,7 @@ func (v *View) Tell(e events.Event) {
 	switch e.Kind {
 	case events.Wait:
 		v.waiting.Add(1)
-	case events.WaitEnded:
+	case events.WaitEnded, events.Landed:
 		v.waiting.Add(-1)
 	case events.Call:
 		v.inFlight.Add(1)
