@@ -45,9 +45,8 @@ func early(s cache.Store, l cache.Loader) *cache.Early {
 	return &cache.Early{Fixed: *fixed(s, l), Beta: 1, Locked: true, Delta: deltaOf(fillTime), Random: seeded(11)}
 }
 
-// always is a source that decides for a refresh, never one that decides against it.
+// always is a source that decides for a refresh.
 func always() float64 { return 1 - 1e-300 }
-func never() float64  { return 0 }
 
 func TestXFetchRefreshesTheLikelierTheNearerTheExpiry(t *testing.T) {
 	for _, test := range []struct {
