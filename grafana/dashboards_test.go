@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+
 	"cachelab/app/modes"
 )
 
@@ -183,7 +185,12 @@ func TestEveryGraphShadesTheRuns(t *testing.T) {
 
 // The verdict is beside the run, and no column is outside of a page of 1,280 px with its menu.
 func TestTheRunsFitThePage(t *testing.T) {
-	built, err := runTable(modes.All()).Build()
+	t.Run("runs", func(t *testing.T) { fitsThePage(t, runTable(modes.All()), 10) })
+	t.Run("galleries", func(t *testing.T) { fitsThePage(t, galleryTable(modes.All()), 11) })
+}
+
+func fitsThePage(t *testing.T, of *table.PanelBuilder, columns int) {
+	built, err := of.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +221,8 @@ func TestTheRunsFitThePage(t *testing.T) {
 		}
 		sum += width
 	}
-	if len(index) != 10 || sum > 1200 {
-		t.Errorf("%d columns of %d px, want 10 of 1200 at most", len(index), sum)
+	if len(index) != columns || sum > 1200 {
+		t.Errorf("%d columns of %d px, want %d of 1200 at most", len(index), sum, columns)
 	}
 	if units["started"] != "time:HH:mm:ss" {
 		t.Errorf("started is shown as %v, want the time without the date", units["started"])

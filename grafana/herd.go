@@ -28,6 +28,7 @@ func toRun(table modes.Table) string {
 // herd is the home page: it shows the herd and the fix to whoever knows nothing of them.
 func herd(table modes.Table) *page {
 	p := newPage(table, herdPage, "Thundering Herd", "A hot key expires: how often is the backend called, in each mode?")
+	p.linkTo(galleryPage, "Gallery")
 	p.linkTo(hoodPage, "Under the hood")
 	p.text(4, "Start here", description("What to run, and what there is to see.", "orange red, wherever it is drawn.", "green, wherever it is drawn."), toRun(table))
 	p.verdict()
@@ -140,14 +141,16 @@ func (p *page) runsAndTraces() {
 // firing are the alerts that fire, as Prometheus itself stores them.
 const firing = `ALERTS{alertstate="firing"}`
 
-// runTable joins one instant query for each column. The columns are as wide as what they hold, so that the last one is
-// still inside of 1,280 px.
+// column is one of a table of runs.
+type column struct {
+	name, unit string
+	width      int // px
+	expr       string
+}
+
+// runTable has a line for each run of each mode.
 func runTable(table modes.Table) *table.PanelBuilder {
-	columns := []struct {
-		name, unit string
-		width      int // px
-		expr       string
-	}{
+	return runsTable(table, []column{
 		{"verdict", count, 80, state()},
 		{"started", clock, 80, "1000 * " + started()},
 		{"workers", count, 75, last(in(telemetry.MetricWorkers))},
@@ -156,7 +159,12 @@ func runTable(table modes.Table) *table.PanelBuilder {
 		{"expiries", count, 80, total(in(telemetry.MetricExpiries))},
 		{"calls per expiry", count, 125, perExpiry()},
 		{"p99", seconds, 80, p99()},
-	}
+	})
+}
+
+// runsTable joins one instant query for each column. The columns are as wide as what they hold, so that the last one is
+// still inside of 1,280 px.
+func runsTable(table modes.Table, columns []column) *table.PanelBuilder {
 	var queries []*prometheus.DataqueryBuilder
 	names, order := map[string]string{run: "run"}, []string{run}
 	for i, c := range columns {

@@ -39,7 +39,7 @@ func write(folder string) error {
 // files are the dashboards as JSON, by the name of their file. They compare the modes of the table.
 func files(table modes.Table) (map[string][]byte, error) {
 	all := map[string][]byte{}
-	for _, page := range []*page{herd(table), underTheHood(table)} {
+	for _, page := range []*page{herd(table), gallery(table), underTheHood(table)} {
 		built, err := page.Build()
 		if err != nil {
 			return nil, fmt.Errorf("build a dashboard: %w", err)

@@ -18,8 +18,9 @@ const window = "now-5m"
 
 // The pages, by uid.
 const (
-	herdPage = "thundering-herd"
-	hoodPage = "under-the-hood"
+	herdPage    = "thundering-herd"
+	galleryPage = "gallery"
+	hoodPage    = "under-the-hood"
 )
 
 // classic is a dashboard in the schema that every Grafana reads.

@@ -139,7 +139,8 @@ const (
 	cutOff     = 3 // it never said how it ended
 )
 
-func state() string {
+func state(labels ...string) string {
+	active := in(telemetry.MetricRunActive, labels...)
 	return fmt.Sprintf("%s or %d * (max by (%s) (last_over_time(%s[10s])) == 1) or %d * (%s == 1)",
-		ended(last(in(telemetry.MetricRunVerdict))), stillGoing, perRun, in(telemetry.MetricRunActive), cutOff, last(in(telemetry.MetricRunActive)))
+		ended(last(in(telemetry.MetricRunVerdict, labels...))), stillGoing, perRun, active, cutOff, last(active))
 }

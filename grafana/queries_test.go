@@ -47,7 +47,7 @@ func TestQueriesNameOnlyKnownMetrics(t *testing.T) {
 	for _, expr := range regexp.MustCompile(`(?m)^        expr: (>\n(?:          .*\n)+|.*\n)`).FindAllSubmatch(rules, -1) {
 		check("alerts.yml", string(expr[1]))
 	}
-	for _, where := range []string{herdPage + ".json", hoodPage + ".json", "alerts.yml"} {
+	for _, where := range []string{herdPage + ".json", galleryPage + ".json", hoodPage + ".json", "alerts.yml"} {
 		if queries[where] < 5 {
 			t.Errorf("found only %d metrics in %s", queries[where], where)
 		}

@@ -13,6 +13,7 @@ import (
 func underTheHood(table modes.Table) *page {
 	p := newPage(table, hoodPage, "Under the hood", "What the herd and its fix cost: Redis, waiting, the backend's queue, telemetry and the Go runtime.")
 	p.linkTo(herdPage, "Thundering Herd")
+	p.linkTo(galleryPage, "Gallery")
 
 	p.row("Redis")
 	p.panel(12, 8, "Redis commands", description("Commands that the workers sent in each interval.",

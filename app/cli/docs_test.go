@@ -219,7 +219,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 
 // The tour and the drills say which panel to look at.
 func TestDocumentsNamePanelsThatThereAre(t *testing.T) {
-	dashboards := document(t, "grafana/dashboards/thundering-herd.json") + document(t, "grafana/dashboards/under-the-hood.json")
+	dashboards := document(t, "grafana/dashboards/thundering-herd.json") + document(t, "grafana/dashboards/under-the-hood.json") + document(t, "grafana/dashboards/gallery.json")
 	for name, emphasis := range map[string]string{
 		"grafana/README.md":   `\*\*([^*]+)\*\*`,
 		"app/drill/README.md": `[^*]\*([^*\s][^*]*)\*[^*]`,

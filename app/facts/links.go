@@ -16,7 +16,7 @@ func (l Links) Trace(id string) string { return strings.TrimSuffix(l.Jaeger, "/"
 // Run is Grafana's page of the lab, at the time of the run.
 func (l Links) Run(r Run) string { return l.Dashboard(r.ID, r.Started, r.ended()) }
 
-// Gallery is Grafana's page of the lab, at the time of its runs; ok is whether there is anything to see.
+// Gallery is Grafana's page of the gallery, at the time of its runs; ok is whether there is anything to see.
 func (l Links) Gallery(runs []Run) (address string, ok bool) {
 	for _, r := range runs {
 		ok = ok || r.Spans.Exported > 0
@@ -25,7 +25,7 @@ func (l Links) Gallery(runs []Run) (address string, ok bool) {
 		return "", false
 	}
 	first, last := runs[0], runs[len(runs)-1]
-	return l.page("thundering-herd", first.ID, first.Started, last.ended()), true
+	return l.page("gallery", first.ID, first.Started, last.ended()), true
 }
 
 func (r Run) ended() time.Time {
