@@ -22,6 +22,8 @@ var runs = [][]string{
 	{"broken", "--ttl", "1500ms"},
 	{"fixed", "--ttl", "500ms"},
 	{"fixed", "--ttl", "500ms", "--workers", "200", "--rounds", "3"},
+	{"coalesced", "--ttl", "500ms"},
+	{"woken", "--ttl", "500ms"},
 	{"load", "--ttl", "500ms"},
 }
 
