@@ -30,8 +30,6 @@ type Mode struct {
 	Traffic bool
 	// Grace says that it keeps values beyond their TTL, for the grace time.
 	Grace bool
-	// Rings says that it sends and hears messages. It does without, but slower: a Redis that refuses is told of.
-	Rings bool
 	New   func(Parts) cache.Strategy
 	// Judge checks the promise.
 	Judge herd.Judge
@@ -142,7 +140,6 @@ of polling. The message is only a hint: GET decides, and without a message fligh
 		Costs: "a subscription for each process; a message that is lost costs half a second",
 		Color: "#0072B2",
 		Locks: true,
-		Rings: true,
 		New: func(p Parts) cache.Strategy {
 			return &cache.Woken{Aside: p.Aside, Listener: p.Listener, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
 		},
