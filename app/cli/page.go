@@ -23,7 +23,7 @@ func writePage(s *settings, command string, plans []lab.Plan, runs []facts.Run, 
 func (s *settings) writePage(p page.Page, plans []lab.Plan, runs []facts.Run, early error) (err error) {
 	p.Links, p.Made = s.Links, time.Now()
 	for i, run := range runs {
-		one := page.Run{Run: run, Color: plans[i].Mode.Color, About: plans[i].Mode.Short}
+		one := page.Run{Run: run, Color: plans[i].Mode.Color, About: plans[i].Mode.Short, Good: plans[i].Mode.Good, Costs: plans[i].Mode.Costs}
 		if plans[i].Drill != nil {
 			one.About = plans[i].Drill.Short
 		}

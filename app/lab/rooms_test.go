@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/observe":     {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/herd", "cachelab/telemetry"},
 	"cachelab/app/facts":       {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/redisstore", "cachelab/telemetry"},
 	"cachelab/app/report":      {"cachelab/app/cache", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/events", "cachelab/telemetry"},
-	"cachelab/app/page":        {"cachelab/app/facts"},
+	"cachelab/app/page":        {"cachelab/app/facts", "cachelab/app/herd"},
 	"cachelab/app/results":     {"cachelab/app/cache", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/telemetry"},
 	"cachelab/app/record":      {"cachelab/app/cache", "cachelab/app/facts"},
 	"cachelab/app/verify":      {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},

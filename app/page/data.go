@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"cachelab/app/facts"
+	"cachelab/app/herd"
 )
 
 // Bounds of what is drawn, so that the page of a large run stays small.
 const (
-	maxRows  = 60  // workers of a round
-	maxSteps = 400 // of the calls in flight
-	maxBins  = 80  // of a distribution
+	maxRows      = 60  // workers of a round
+	maxSteps     = 400 // of the calls in flight
+	maxBins      = 80  // of a distribution
+	maxStretches = 150 // of a series
 )
 
 // data is what the script draws, and all that the page knows. Times are nanoseconds from the round's start.
@@ -23,7 +25,8 @@ type data struct {
 	Error    string        `json:"error"`
 	Version  string        `json:"version"`
 	Made     time.Time     `json:"made"`
-	BinWidth time.Duration `json:"bin_ns"` // of the distributions of all runs
+	BinWidth time.Duration `json:"bin_ns"`     // of the distributions of all runs
+	Stretch  time.Duration `json:"stretch_ns"` // of the series of all runs
 }
 
 // runData is one run. Its facts are those of its JSON, but for the traces of later rounds.
@@ -32,6 +35,7 @@ type runData struct {
 	Color     string            `json:"color"`
 	Rounds    []facts.Waterfall `json:"rounds"` // that were recorded, with at most maxRows workers each
 	Latencies []bin             `json:"latencies"`
+	Series    []herd.Step       `json:"series"` // of the gallery: a step for each stretch of time in which something was due
 }
 
 // bin is how many requests took as long as From, or longer by less than a bin's width.
@@ -42,9 +46,12 @@ type bin struct {
 
 func newData(p Page) data {
 	d := data{Command: p.Command, Settings: p.Settings, Runs: []runData{}, Planned: p.Planned, Error: p.Error, Version: p.Version, Made: p.Made,
-		BinWidth: binWidth(p.Runs)}
+		BinWidth: binWidth(p.Runs), Stretch: stretch(p.Runs)}
 	for _, r := range p.Runs {
-		one := runData{Facts: r.Run, Color: r.Color, Rounds: []facts.Waterfall{}, Latencies: distribution(r.Latencies, d.BinWidth)}
+		one := runData{Facts: r.Run, Color: r.Color, Rounds: []facts.Waterfall{}, Latencies: distribution(r.Latencies, d.BinWidth), Series: []herd.Step{}}
+		if r.Series != nil {
+			one.Series = r.Series.Steps(d.Stretch)
+		}
 		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), facts.MaxLinks)]
 		if round := r.Waterfall; len(round.Rows) > 0 {
 			round.Rows, round.InFlight = round.Sample(maxRows), coarse(round)
@@ -63,9 +70,25 @@ func binWidth(runs []Run) time.Duration {
 			longest = max(longest, r.Latencies[n-1])
 		}
 	}
+	return parts(longest, maxBins)
+}
+
+// stretch is a round number of milliseconds, so that the longest series has at most maxStretches steps.
+func stretch(runs []Run) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range runs {
+		if r.Series != nil {
+			longest = max(longest, r.Series.Length())
+		}
+	}
+	return parts(longest, maxStretches)
+}
+
+// parts is a round number of milliseconds of which at most n, begun ones too, are as long as the whole.
+func parts(whole time.Duration, n int) time.Duration {
 	for unit := time.Millisecond; ; unit *= 10 {
 		for _, width := range []time.Duration{unit, 2 * unit, 5 * unit} {
-			if longest/width < maxBins {
+			if whole/width < time.Duration(n) {
 				return width
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,9 @@ type Setting struct {
 // Run is one run, and how its mode is shown.
 type Run struct {
 	facts.Run
-	Color string // #rrggbb; the page makes it lighter or darker, as its ground needs
-	About string // a line: what the mode does
+	Color       string // #rrggbb; the page makes it lighter or darker, as its ground needs
+	About       string // a line: what the mode does
+	Good, Costs string // a line each: what the mode is good for, and what it costs
 }
 
 //go:embed page.html
@@ -65,6 +67,7 @@ type view struct {
 	Page
 	Data       data
 	Title      string
+	Gallery    bool       // under the same open traffic
 	Compared   [][]string // of more than one run
 	Ledger     []ledgerRow
 	Addresses  []facts.Address
@@ -86,7 +89,10 @@ func newView(p Page) view {
 	if len(p.Runs) > 0 {
 		v.Title = "Cache Lab: " + enumeration(modes)
 	}
-	if len(p.Runs) > 1 {
+	switch v.Gallery = len(runs) > 0 && !slices.ContainsFunc(runs, func(r facts.Run) bool { return !r.Gallery() }); {
+	case v.Gallery:
+		v.Compared = facts.Gallery(runs)
+	case len(runs) > 1:
 		v.Compared = facts.Compare(runs)
 	}
 	return v

@@ -12,7 +12,7 @@ const svg = maker("http://www.w3.org/2000/svg");
 const html = maker("http://www.w3.org/1999/xhtml");
 
 // Sizes in pixels. Across, everything is a share of the width, so a phone, a wide screen and paper get the same picture.
-const rowHeight = 12, topMargin = 18, groupHeight = 16, callHeight = 64, binHeight = 72;
+const rowHeight = 12, topMargin = 18, groupHeight = 16, callHeight = 64, binHeight = 72, seriesHeight = 56;
 const millisecond = 1e6, second = 1e9;
 
 // looks says how a span is drawn, by its name and its answer: the class of its colour, where it is in its row and how high,
@@ -31,14 +31,17 @@ const looks = new Map([
 ]);
 
 // draw shows a page's data in place of what was shown before.
-function draw({ runs, bin_ns: binWidth }) {
+function draw({ runs, bin_ns: binWidth, stretch_ns: stretch }) {
   const rounds = runs.flatMap((run) => run.rounds);
   const scale = { total: Math.max(1, ...rounds.map((r) => r.elapsed_ns)), peak: Math.max(1, ...rounds.map((r) => r.peak)) };
-  document.querySelector(".waterfalls").replaceChildren(...runs.flatMap((run) =>
+  document.querySelector(".waterfalls")?.replaceChildren(...runs.flatMap((run) =>
     run.rounds.length > 0 ? run.rounds.map((round) => waterfall(run, round, scale)) : [card(run, "waterfall", "No round was recorded.")]));
   const end = Math.max(0, ...runs.flatMap((run) => run.latencies.map((bin) => bin.from_ns))) + binWidth;
   document.querySelector(".latencies").replaceChildren(...runs.map((run) => histogram(run, { total: end }, binWidth)));
   for (const bars of document.querySelectorAll("[data-bin]")) bars.textContent = durationText(binWidth);
+  const series = seriesScale(runs, stretch);
+  document.querySelector(".multiples")?.replaceChildren(...runs.map((run) => multiple(run, series, stretch)));
+  for (const length of document.querySelectorAll("[data-stretch]")) length.textContent = durationText(stretch);
   for (const section of document.querySelectorAll("[data-drawn]")) section.hidden = false;
 }
 
@@ -163,6 +166,41 @@ function histogram(run, scale, width) {
       })),
     asTable(`Latencies of ${run.facts.mode} as a table`, ["from", "to", "requests"],
       bins.map((bin) => [durationText(bin.from_ns), durationText(bin.from_ns + width), bin.n])));
+  return figure;
+}
+
+// curves are what is drawn of a series: its class, its words, a step's value, and how that is said.
+const curves = [
+  ["series-calls", "backend calls", (step) => step.calls, String],
+  ["series-slowest", "slowest request", (step) => step.slowest_ns, (ns) => durationText(ns)],
+  ["series-oldest", "oldest value", (step) => step.oldest_ns, (ns) => durationText(ns)],
+];
+
+// seriesScale is what the series of all runs have in common: the time, and the highest value of each curve.
+function seriesScale(runs, stretch) {
+  const steps = runs.flatMap((run) => run.series);
+  const highest = (of) => steps.reduce((most, step) => Math.max(most, of(step)), 0);
+  return { total: highest((step) => step.at_ns) + stretch, most: curves.map(([, , of]) => Math.max(1, highest(of))) };
+}
+
+// multiple is how one strategy's traffic went: a plot for each curve, all on the scales of all runs.
+function multiple(run, scale, stretch) {
+  const { facts, series } = run, marks = marksOf(scale);
+  const figure = card(run, "multiple", `${count(facts.requests, "request")}, ${count(facts.backend_calls, "backend call")}`);
+  curves.forEach(([name, words, of, say], i) => {
+    const own = series.reduce((most, step) => Math.max(most, of(step)), 0), text = `${words}: ${say(own)} at most`;
+    figure.append(
+      html("p", { class: "peak" }, `${text}; the scale ends at ${say(scale.most[i])}`),
+      svg("svg", { class: "plot series", height: seriesHeight + 20, role: "img", "aria-label": `${facts.mode} over time, ${text}` },
+        marks.map((at) => svg("line", { class: "grid", x1: share(scale, at), x2: share(scale, at), y1: 0, y2: seriesHeight + 4 })),
+        axisTexts(marks, scale, seriesHeight + 16), svg("line", { class: "base", x1: 0, x2: "100%", y1: seriesHeight + .5, y2: seriesHeight + .5 }),
+        series.filter((step) => of(step) > 0).map((step) => {
+          const height = Math.max(1, seriesHeight * of(step) / scale.most[i]);
+          return svg("rect", { class: name, ...across(scale, step.at_ns, step.at_ns + stretch), y: seriesHeight - height, height });
+        })));
+  });
+  figure.append(asTable(`${facts.mode} over time as a table`, ["from", ...curves.map(([, words]) => words)],
+    series.map((step) => [durationText(step.at_ns), ...curves.map(([, , of, say]) => say(of(step)))])));
   return figure;
 }
 
