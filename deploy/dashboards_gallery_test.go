@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// The page Gallery after a gallery: each query has an answer, the numbers are the runs', and the bars are exact at every zoom.
+// A gallery is stored as it was printed. On its page each query has an answer, the numbers are the runs', and the bars are exact at every zoom.
 func TestTheGalleryOnItsDashboard(t *testing.T) {
 	s := startServers(t)
-	file := filepath.Join(t.TempDir(), "runs.json")
+	file, records := filepath.Join(t.TempDir(), "runs.json"), t.TempDir()
 	command := exec.CommandContext(t.Context(), s.program, "gallery", "--each", "6s", "--ttl", "2s", "--redis", "embedded", "--telemetry", "on", "--json", file)
-	command.Env = append(os.Environ(), "CACHELAB_RECORDS=", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+s.otlp+"/v1/traces",
+	command.Env = append(os.Environ(), "CACHELAB_RECORDS="+records, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+s.otlp+"/v1/traces",
 		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="+s.prometheus+"/api/v1/otlp/v1/metrics")
 	if said, err := command.CombinedOutput(); err != nil && command.ProcessState.ExitCode() != 3 {
 		t.Fatalf("cachelab gallery: %v\n%s", err, said)
@@ -29,6 +29,10 @@ func TestTheGalleryOnItsDashboard(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(read(t, file)), &runs); err != nil || len(runs) < 4 {
 		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	verify := exec.CommandContext(t.Context(), s.program, "verify", "--records", records, "--jaeger-url", s.jaeger, "--prometheus-url", s.prometheus)
+	if said, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("cachelab verify: %v\n%s", err, said)
 	}
 	g := look(s)
 	asked := 0

@@ -33,7 +33,7 @@ func Gallery(runs []Run) [][]string {
 	tenths("waited, %", func(r Run) float64 { return quotient(100*float64(r.Outcomes["waited"]), float64(r.Requests)) })
 	time("oldest value", func(r Run) float64 { return r.Age.Max })
 	time("overdue", func(r Run) float64 { return r.Overdue.Max })
-	row("commands/request", func(r Run) string { return fmt.Sprintf("%.2f", r.CommandsPerRequest) })
+	row("cmds / request", func(r Run) string { return fmt.Sprintf("%.2f", r.CommandsPerRequest) })
 	whole("not sent", func(r Run) int { return r.NotSent })
 	return rows
 }
