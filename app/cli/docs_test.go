@@ -109,6 +109,16 @@ func TestDocumentsListEachStrategyAndDrill(t *testing.T) {
 	checkPart(t, firstReadme, "`make drills` runs all, in two minutes:\n\n", "\n\n", strings.Join(drills, "\n"))
 }
 
+func TestDocumentsSayWhenToTakeEachStrategy(t *testing.T) {
+	_, section, _ := strings.Cut(document(t, "app/cache/README.md"), "\n## Which one to choose\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, m := range modes.All() {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| .+ \| \[%s\]\(%[1]s\.go\) \| .+ \| .+ \|$`, m.Name)).MatchString(section) {
+			t.Errorf("app/cache/README.md does not say when to take %s", m.Name)
+		}
+	}
+}
+
 func TestDocumentsTellOfEachKeyOfTheJSON(t *testing.T) {
 	run := reflect.TypeFor[facts.Run]()
 	for i := range run.NumField() {
