@@ -189,6 +189,24 @@ func TestTrafficOfEarlyAndStaleIsStoredAsItWasPrinted(t *testing.T) {
 	}
 }
 
+// --verify verifies each run of several right after it. Without a stack there is nothing to compare, and that is an error.
+func TestRunsAreVerifiedRightAfterTheirEnd(t *testing.T) {
+	s := startServers(t)
+	for want, args := range map[int][]string{
+		4: {"compare", "--modes", "broken,coalesced,fixed,woken", "--ttl", "500ms", "--rounds", "2", "--verify"},
+		2: {"live", "--for", "4s", "--each", "2s", "--ttl", "500ms", "--verify"},
+	} {
+		r := s.lab(t, args...)
+		if n := strings.Count(r.out, "the app, Redis, Jaeger and Prometheus agree"); r.code != 0 || n != want {
+			t.Errorf("%q: exit %d, %d modes agree, want %d:\n%s", args, r.code, n, want, r.out)
+		}
+	}
+	r := s.lab(t, "fixed", "--rounds", "1", "--telemetry", "off", "--verify")
+	if r.code != 1 || !strings.Contains(r.out, "sent no spans: telemetry was off") {
+		t.Errorf("without telemetry: exit %d:\n%s", r.code, r.out)
+	}
+}
+
 // The tour of grafana/README.md: what each step says is there to be seen. The panels' values are TestDashboards' matter.
 func TestTheTourLeadsWhereItSays(t *testing.T) {
 	s := startServers(t)

@@ -195,6 +195,7 @@ func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Term
 	defer func() { err = errors.Join(err, l.Close()) }()
 
 	var runs []facts.Run
+	var checked error
 	for _, plan := range plans {
 		run, runErr := l.Run(ctx, plan)
 		if err = runErr; run.Rounds > 0 {
@@ -203,6 +204,7 @@ func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Term
 		if err != nil {
 			break
 		}
+		checked = errors.Join(checked, s.verifyNow(ctx, terminal, run))
 	}
 	if err == nil && len(plans) > 1 {
 		if !s.Quiet {
@@ -223,7 +225,7 @@ func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Term
 	if err != nil {
 		return err
 	}
-	return verdicts(runs)
+	return worse(checked, runs)
 }
 
 // verdicts is an error if one of them is not ok.

@@ -70,7 +70,7 @@ func drillDefaults(d drill.Drill) defaults {
 }
 
 // sharedByDrills are the flags of "drill all": those that change no drill.
-var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "quiet"}
+var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "verify", "prometheus-url", "quiet"}
 
 func newAllDrillsCommand(p Process) *cobra.Command {
 	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})
@@ -100,6 +100,7 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *report.Terminal, fixed modes.Mode) error {
 	var runs []facts.Run
 	var errs []error
+	var checked error
 	for _, d := range drill.All() {
 		s, err := settingsOf(d, shared)
 		if err != nil {
@@ -111,6 +112,7 @@ func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *re
 		}
 		if run.Rounds > 0 {
 			runs = append(runs, run)
+			checked = errors.Join(checked, shared.verifyNow(ctx, terminal, run))
 		}
 		if ctx.Err() != nil {
 			break
@@ -123,7 +125,7 @@ func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *re
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return verdicts(runs)
+	return worse(checked, runs)
 }
 
 // settingsOf are the drill's settings with the shared ones over them.

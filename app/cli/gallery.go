@@ -69,7 +69,7 @@ func runGallery(ctx context.Context, p Process, s *liveSettings, terminal *repor
 	case len(runs) == 0:
 		return fmt.Errorf("no request was due in %v: want a higher --rate, or a longer --each", s.plan.Each)
 	}
-	return verdicts(runs)
+	return worse(s.verifyLast(ctx, terminal, runs), runs)
 }
 
 // plansOf are the plans of runs that were made.

@@ -128,5 +128,5 @@ func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.T
 	if err := writeJSON(p, s.json, array, runs); err != nil {
 		return err
 	}
-	return verdicts(runs)
+	return worse(s.verifyLast(ctx, terminal, runs), runs)
 }

@@ -28,6 +28,8 @@ type settings struct {
 
 	lab.Config
 	json, report, results string
+	verify                bool
+	prometheus            string
 }
 
 // setting is one of them. It implements [pflag.Value], and takes any text.
@@ -101,6 +103,8 @@ func newSettings(d defaults) *settings {
 		&s.json, text)
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
 	add(s, "results", "", "keep what each request brought back in FILE, for fold: JSON lines", &s.results, text)
+	add(s, "verify", "false", "verify each run right after it: Jaeger keeps the newest traces only", &s.verify, boolean).boolean = true
+	add(s, "prometheus-url", "http://127.0.0.1:9090", "Prometheus's query API, for --verify", &s.prometheus, apiURL).secret = true
 	add(s, "report", "", "write the run as one HTML page with its pictures to FILE", &s.report, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true
 	for _, one := range s.all {
@@ -180,6 +184,9 @@ func (s *settings) checkFiles() error {
 			errs = append(errs, checkFile(one.flag, one.name))
 			taken[one.name] = one.flag
 		}
+	}
+	if s.verify && s.Records == "" {
+		errs = append(errs, errors.New("--verify needs the record of the run: give --records a folder"))
 	}
 	return errors.Join(errs...)
 }

@@ -2,16 +2,21 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"cachelab/app/facts"
 	"cachelab/app/record"
 	"cachelab/app/report"
 	"cachelab/app/verify"
 )
+
+// patience is how long Jaeger and Prometheus may take to catch up.
+const patience = 15 * time.Second
 
 func newVerifyCommand(p Process) *cobra.Command {
 	var (
@@ -24,7 +29,7 @@ func newVerifyCommand(p Process) *cobra.Command {
 	add(s, "records", defaultRecords, "folder of the recorded runs", &records, text)
 	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's query API", &o.JaegerURL, apiURL).secret = true
 	add(s, "prometheus-url", "http://127.0.0.1:9090", "Prometheus's query API", &o.PrometheusURL, apiURL).secret = true
-	add(s, "patience", "15s", "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
+	add(s, "patience", patience.String(), "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
 
 	command := &cobra.Command{
 		Use:   "verify",
@@ -68,6 +73,30 @@ func runVerify(ctx context.Context, terminal *report.Terminal, records, run stri
 		return fmt.Errorf("%d of the run's traces are not in Jaeger any more: it keeps the newest ones only, and forgets all when it restarts", forgotten)
 	}
 	return nil
+}
+
+// verifyNow verifies a run right after its end, if --verify says so. Both modes of a live run have one id.
+func (s *settings) verifyNow(ctx context.Context, terminal *report.Terminal, run facts.Run) error {
+	if !s.verify {
+		return nil
+	}
+	return runVerify(ctx, terminal, s.Records, run.ID, verify.Options{JaegerURL: s.Links.Jaeger, PrometheusURL: s.prometheus, Patience: patience})
+}
+
+// verifyLast verifies the run whose modes these are.
+func (s *settings) verifyLast(ctx context.Context, terminal *report.Terminal, runs []facts.Run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	return s.verifyNow(ctx, terminal, runs[0])
+}
+
+// worse is the error of runs: one of verify, or that of a verdict that is not ok.
+func worse(checked error, runs []facts.Run) error {
+	if errors.As(checked, new(errVerdict)) || verdicts(runs) == nil {
+		return checked
+	}
+	return errors.Join(verdicts(runs), checked)
 }
 
 func printVerify(t *report.Terminal, result verify.Result) {
