@@ -27,6 +27,7 @@ const (
 	MetricRequests         Metric = "cachelab.requests"
 	MetricRequestDuration  Metric = "cachelab.request.duration"
 	MetricWaitDuration     Metric = "cachelab.wait.duration"
+	MetricValueOverdue     Metric = "cachelab.value.overdue"
 	MetricRefreshes        Metric = "cachelab.refreshes"
 	MetricWakes            Metric = "cachelab.wakes"
 	MetricExpiries         Metric = "cachelab.expiries"
@@ -91,6 +92,7 @@ func Metrics() []MetricInfo {
 		{MetricRequests, "{request}", Counter, "requests by how they ended"},
 		{MetricRequestDuration, "s", Histogram, "time from a worker's request to its answer"},
 		{MetricWaitDuration, "s", Histogram, "time that a waiter waited for the fill"},
+		{MetricValueOverdue, "s", Histogram, "how much of the age of a value that was served is beyond the TTL: 0 for most"},
 		{MetricRefreshes, "{refresh}", Counter, "refreshes in the background, by what became of the value"},
 		{MetricWakes, "{wake}", Counter, "looks of flights that wait for a ring, by why"},
 		{MetricExpiries, "{cycle}", Counter, "expiry cycles that a fill ended"},

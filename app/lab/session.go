@@ -83,6 +83,7 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, s.service); err != nil {
 		return err
 	}
+	s.bridge.TTL = l.config.TTL
 	s.bridge.Dashboard = func(from, to time.Time) string { return l.config.Links.Dashboard(s.id, from, to) }
 	return nil
 }

@@ -32,11 +32,11 @@ type instruments struct {
 	refreshes map[string]series
 	rounds    series
 
-	requestDuration, waitDuration, backendDuration metric.Float64Histogram
-	commands                                       metric.Int64Counter
-	outcome                                        map[cache.Outcome]metric.MeasurementOption
-	result                                         map[string]metric.MeasurementOption
-	mode                                           metric.MeasurementOption
+	requestDuration, waitDuration, backendDuration, overdue metric.Float64Histogram
+	commands                                                metric.Int64Counter
+	outcome                                                 map[cache.Outcome]metric.MeasurementOption
+	result                                                  map[string]metric.MeasurementOption
+	mode                                                    metric.MeasurementOption
 
 	active, verdict, workers metric.Int64Gauge
 	latency                  metric.Float64Gauge
@@ -141,6 +141,7 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	m.requestDuration = histogram(telemetry.MetricRequestDuration)
 	m.waitDuration = histogram(telemetry.MetricWaitDuration)
 	m.backendDuration = histogram(telemetry.MetricBackendDuration)
+	m.overdue = histogram(telemetry.MetricValueOverdue)
 
 	gauge := func(of telemetry.Metric) metric.Int64Gauge {
 		i := of.Info()
@@ -222,11 +223,14 @@ func (m *instruments) happened(ctx context.Context, steps cache.Counts) {
 }
 
 // response counts a request that is over, and those of its steps that only it knows of. The context holds its span, which
-// becomes the exemplar.
-func (m *instruments) response(ctx context.Context, r herd.Response) {
+// becomes the exemplar. A value that it was served is overdue when it is older than the TTL.
+func (m *instruments) response(ctx context.Context, r herd.Response, ttl time.Duration) {
 	m.rest(ctx, r.Counts)
 	m.requests[r.Outcome].add(1)
 	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
+	if age, known := r.Age(); known {
+		m.overdue.Record(ctx, max(0, age-ttl).Seconds(), m.mode)
+	}
 }
 
 // rest counts those of all steps that were not counted when they happened.

@@ -28,6 +28,8 @@ type Bridge struct {
 	// Dashboard, if set, makes the address of the page that shows the run at a time; rounds are tied to it. Set it
 	// before the first round.
 	Dashboard func(from, to time.Time) string
+	// TTL is how long values are cached: what is older is overdue. Set it before the first round.
+	TTL time.Duration
 
 	tracer  trace.Tracer
 	metrics *instruments
@@ -161,7 +163,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 			span.SetAttributes(telemetry.Overtaken.Bool(true))
 		}
 		fail(ctx, span, r.Err, r.Errors.Load)
-		o.metrics.response(ctx, r)
+		o.metrics.response(ctx, r, o.TTL)
 		span.End()
 		end(r)
 	}
