@@ -20,6 +20,7 @@ func TestFoldTellsTheSameAsTheRun(t *testing.T) {
 		"fixed with errors": "fixed --rounds 3 --ttl 300ms --backend-fail 2",
 		"load":              "load --rounds 2 --workers 200 --ttl 500ms --quiet",
 		"live":              "live --each 1s --for 2s --ttl 300ms --backend-latency 100ms",
+		"open traffic":      "live --rate 200 --each 1s --for 2s --ttl 300ms --backend-latency 100ms",
 		"gallery":           "gallery --modes broken,fixed --each 1s --ttl 300ms --backend-latency 100ms",
 		"compare":           "compare --rounds 1 --ttl 300ms",
 		"a drill":           "drill backend-error",

@@ -23,12 +23,13 @@ type Run struct {
 	Redis    string         `json:"redis"`
 	Workers  int            `json:"workers"`
 
-	Rounds   int  `json:"rounds"` // that took place
-	Requests int  `json:"requests"`
-	NotSent  int  `json:"not_sent,omitempty"` // in open traffic: due while too many were on their way
-	Gets     Gets `json:"gets"`
-	Lock     Lock `json:"lock"`
-	Polls    int  `json:"polls"`
+	Rate     float64 `json:"rate,omitempty"` // of open traffic: requests a second
+	Rounds   int     `json:"rounds"`         // that took place
+	Requests int     `json:"requests"`
+	NotSent  int     `json:"not_sent,omitempty"` // in open traffic: due while too many were on their way
+	Gets     Gets    `json:"gets"`
+	Lock     Lock    `json:"lock"`
+	Polls    int     `json:"polls"`
 
 	BackendCalls  int `json:"backend_calls"`
 	BackendErrors int `json:"backend_errors"`
@@ -137,7 +138,8 @@ func (c *RedisCommands) Add(more redisstore.Commands, standing redisstore.Standi
 type Details struct {
 	ID, Mode, Redis string
 	Scenario        modes.Scenario
-	Drill           string // its name, "" for none
+	Drill           string  // its name, "" for none
+	Rate            float64 // of open traffic, requests a second; 0 for none
 	BackendPeak     int
 	RedisCommands   RedisCommands
 	Spans           telemetry.SpanCounts
@@ -153,7 +155,7 @@ type Details struct {
 // NewRun puts the ledger and the details together.
 func NewRun(l herd.Ledger, d Details) Run {
 	r := Run{
-		ID: d.ID, Mode: d.Mode, Scenario: d.Scenario, Drill: d.Drill, Redis: d.Redis,
+		ID: d.ID, Mode: d.Mode, Scenario: d.Scenario, Drill: d.Drill, Redis: d.Redis, Rate: d.Rate,
 		Workers: l.Workers, Rounds: l.Rounds, Requests: l.Requests, NotSent: l.NotSent,
 		Gets: Gets{Hit: l.Hits, Miss: l.Misses},
 		Lock: Lock{

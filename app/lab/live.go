@@ -96,6 +96,7 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) error {
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
 	for _, t := range all {
+		t.facts.Rate = plan.Rate
 		t.stream = &herd.Stream{
 			Strategy: t.strategy(view.Tell, drill.None(t.mode.Judge)),
 			Key:      l.config.Key,

@@ -114,7 +114,7 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 func (s *session) results() herd.Results {
 	c := s.config
 	s.kept = c.Results.Begin(results.Start{Run: s.id, Mode: s.mode.Name, Scenario: s.scenario, Drill: s.facts.Drill, Redis: s.redisName(),
-		Version: c.Version, Workers: c.Workers, TTL: c.TTL, Settings: c.Settings})
+		Version: c.Version, Workers: c.Workers, Rate: s.facts.Rate, TTL: c.TTL, Settings: c.Settings})
 	return herd.Results{TTL: c.TTL, Answered: s.service.Answered, Keep: s.kept.Keep}
 }
 

@@ -24,7 +24,7 @@ func (t *Terminal) Compare(runs ...facts.Run) {
 	}
 	t.println("")
 	t.table(table.New().Headers(headers...).Rows(facts.Compare(runs)...).StyleFunc(figures(colors)))
-	if runs[0].Traffic() {
+	if runs[0].Traffic() && runs[0].Rate == 0 {
 		t.Notice(closedLoop)
 	}
 	for _, r := range runs {

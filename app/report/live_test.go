@@ -110,6 +110,11 @@ func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
 	if !strings.Contains(text, "a herd slows its own accusers") {
 		t.Errorf("not said that the loop is closed:\n%s", text)
 	}
+	open := broken
+	open.Rate = 400
+	if text := printed(func(t *report.Terminal) { t.Compare(open, fixed) }); strings.Contains(text, "closed loop") {
+		t.Errorf("said of open traffic:\n%s", text)
+	}
 	broken.Scenario, fixed.Scenario = modes.Rounds, modes.Rounds
 	if text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) }); strings.Contains(text, "closed loop") {
 		t.Errorf("said of a run with rounds:\n%s", text)

@@ -44,6 +44,7 @@ type Start struct {
 	Redis    string         `json:"redis"`
 	Version  string         `json:"version"` // of the program
 	Workers  int            `json:"workers"`
+	Rate     float64        `json:"rate,omitempty"` // of open traffic: requests a second
 	TTL      time.Duration  `json:"ttl"`
 	Settings []Setting      `json:"settings"`
 }

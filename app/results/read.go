@@ -272,7 +272,7 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	l.InRounds, l.Expiring = e.Duration-e.Overhead, 0
 	l.NotSent = e.NotSent
 	f.Ledger = l
-	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis,
+	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis, Rate: s.Rate,
 		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
 		Err: failure(e.Error), Started: e.Started, Duration: e.Duration, Series: f.Details.Series}
 	missing := ""
