@@ -78,7 +78,7 @@ live: build ## both in turn on a key that expires under traffic, until Ctrl-C
 gallery: build ## all strategies in turn under the same open traffic, in one table; 20 s each
 	@$(LAB) gallery $(ARGS)
 
-drills: build ## fixed with a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
+drills: build ## a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
 	@$(LAB) drill all --redis embedded $(ARGS)
 
 drill-%: build

@@ -122,7 +122,8 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	for _, mode := range p.Modes {
 		command := newRunCommand(p, usual(), mode.Name, mode.Short, mode.Long, lab.Plan{Mode: mode, Scenario: modes.Rounds})
 		if mode.Traffic {
-			command = newTrafficCommand(p, mode)
+			s := newTrafficSettings(p.Modes, mode.Name, map[string]string{"rate": "400", "for": "20s"})
+			command = newTrafficCommand(p, s, mode.Name, mode.Name, mode.Short, mode.Long)
 		}
 		command.GroupID = strategies
 		root.AddCommand(command)

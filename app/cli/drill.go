@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,10 @@ import (
 
 // newDrillCommand is "drill", with a command for each drill and one for all.
 func newDrillCommand(p Process) *cobra.Command {
-	fixed, err := p.Modes.Find(theFix)
 	command := &cobra.Command{
 		Use:   "drill",
-		Short: "fixed with a fault that is injected on purpose, and what is expected of it",
-		Long: `A drill is a run of fixed in which something goes wrong on purpose. The verdict is ok when what is expected happens, and
+		Short: "a strategy, mostly fixed, with a fault that is injected on purpose, and what is expected of it",
+		Long: `A drill is a run, mostly of fixed, in which something goes wrong on purpose. The verdict is ok when what is expected happens, and
 nothing worse. See app/drill/README.md for what to look at.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -35,7 +35,11 @@ nothing worse. See app/drill/README.md for what to look at.`,
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has the last word
 	}
 	for _, d := range drill.All() {
-		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, drillPlan(fixed, d))
+		mode, err := p.Modes.Find(cmp.Or(d.Mode, theFix))
+		one := newRunCommand(p, drillDefaults(d), d.Name, d.Short, d.Long, drillPlan(mode, d))
+		if d.Traffic {
+			one = newTrafficCommand(p, newDrillSettings(p.Modes, d), d.Mode, d.Name, d.Short, d.Long)
+		}
 		one.PreRunE = func(*cobra.Command, []string) error { return err }
 		one.Example = fmt.Sprintf("  cachelab drill %s\n  cachelab drill %s --json - --redis redis://localhost:6379", d.Name, d.Name)
 		command.AddCommand(one)
@@ -44,9 +48,22 @@ nothing worse. See app/drill/README.md for what to look at.`,
 	return command
 }
 
-// drillPlan is the fix with the faults of a drill, and the drill's own verdict.
-func drillPlan(fixed modes.Mode, d drill.Drill) lab.Plan {
-	return lab.Plan{Mode: fixed, Scenario: modes.Drill(d.Name), Drill: &d}
+// drillPlan is a strategy with the faults of a drill, and the drill's own verdict.
+func drillPlan(mode modes.Mode, d drill.Drill) lab.Plan {
+	return lab.Plan{Mode: mode, Scenario: modes.Drill(d.Name), Drill: &d}
+}
+
+// newDrillSettings are the flags of a drill.
+func newDrillSettings(table modes.Table, d drill.Drill) *liveSettings {
+	if !d.Traffic {
+		return &liveSettings{settings: newSettings(drillDefaults(d))}
+	}
+	s := newTrafficSettings(table, d.Mode, d.Settings)
+	s.plan.Scenario, s.plan.Drill = modes.Drill(d.Name), &d
+	for _, one := range s.all {
+		one.fixed = one.fixed || one.name == "think" || one.name == "backend-fail"
+	}
+	return s
 }
 
 // drillLines is a line for each drill.
@@ -80,15 +97,11 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "all",
 		Short: "all drills one after the other, and one table",
-		Long:  "Runs each drill with its own settings, and prints one table. It takes about two minutes.",
+		Long:  "Runs each drill with its own settings, and prints one table. It takes about three minutes.",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			fixed, err := p.Modes.Find(theFix)
-			if err != nil {
-				return err
-			}
 			return onScreen(c, p, shared, func(ctx context.Context, terminal *report.Terminal) error {
-				return runAllDrills(ctx, p, shared, terminal, fixed)
+				return runAllDrills(ctx, p, shared, terminal)
 			})
 		},
 	}
@@ -97,16 +110,20 @@ func newAllDrillsCommand(p Process) *cobra.Command {
 }
 
 // runAllDrills makes a run of each drill. One that fails does not keep the others from theirs.
-func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *report.Terminal, fixed modes.Mode) error {
+func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *report.Terminal) error {
 	var runs []facts.Run
 	var errs []error
 	var checked error
 	for _, d := range drill.All() {
-		s, err := settingsOf(d, shared)
+		mode, err := p.Modes.Find(cmp.Or(d.Mode, theFix))
 		if err != nil {
 			return err
 		}
-		run, err := runOne(ctx, terminal, s, drillPlan(fixed, d))
+		s, err := settingsOf(p.Modes, d, shared)
+		if err != nil {
+			return err
+		}
+		run, err := runDrill(ctx, terminal, s, mode, d)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("drill %s: %w", d.Name, err))
 		}
@@ -129,8 +146,8 @@ func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *re
 }
 
 // settingsOf are the drill's settings with the shared ones over them.
-func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
-	s := newSettings(drillDefaults(d))
+func settingsOf(table modes.Table, d drill.Drill, shared *settings) (*liveSettings, error) {
+	s := newDrillSettings(table, d)
 	for _, one := range s.all {
 		for _, other := range shared.all {
 			if one.name == other.name && !other.fixed {
@@ -144,13 +161,21 @@ func settingsOf(d drill.Drill, shared *settings) (*settings, error) {
 	return s, err
 }
 
-func runOne(ctx context.Context, terminal *report.Terminal, s *settings, plan lab.Plan) (run facts.Run, err error) {
+// runDrill makes the run of a drill.
+func runDrill(ctx context.Context, terminal *report.Terminal, s *liveSettings, mode modes.Mode, d drill.Drill) (run facts.Run, err error) {
 	l, err := lab.Open(ctx, s.Config, terminal)
 	if err != nil {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	return l.Run(ctx, plan)
+	if !d.Traffic {
+		return l.Run(ctx, drillPlan(mode, d))
+	}
+	runs, err := l.Live(ctx, s.plan)
+	if len(runs) > 0 {
+		run = runs[0]
+	}
+	return run, err
 }
 
 // newWinnerCommand is the process that the drill dead-winner kills.

@@ -80,20 +80,28 @@ request has its due time, by --seed, and its latency counts from that; beyond 10
 	return command
 }
 
-// newTrafficCommand is the command of a mode whose promise needs traffic: live in that mode, with a rate and an end.
-func newTrafficCommand(p Process, mode modes.Mode) *cobra.Command {
-	s := newLiveSettings(p.Modes)
+// newTrafficSettings are those of live in one mode, with these defaults.
+func newTrafficSettings(table modes.Table, mode string, others map[string]string) *liveSettings {
+	s := newLiveSettings(table)
 	for _, one := range s.all {
-		if value, ok := map[string]string{"mode": mode.Name, "rate": "400", "for": "20s"}[one.name]; ok {
+		if value, ok := others[one.name]; ok {
 			one.text = value
+		}
+		if one.name == "mode" {
+			one.text = mode
 		}
 		one.fixed = one.fixed || one.name == "mode" || one.name == "each"
 	}
+	return s
+}
+
+// newTrafficCommand is live in one mode, with a rate and an end: for a promise that needs traffic.
+func newTrafficCommand(p Process, s *liveSettings, mode, name, short, long string) *cobra.Command {
 	command := &cobra.Command{
-		Use:     mode.Name,
-		Short:   mode.Short,
-		Long:    mode.Long,
-		Example: fmt.Sprintf("  cachelab %s --rate 100 --for 1m\n  cachelab %[1]s --json - --redis redis://localhost:6379", mode.Name),
+		Use:     name,
+		Short:   short,
+		Long:    long,
+		Example: fmt.Sprintf("  cachelab %s --rate 100 --for 1m\n  cachelab %[1]s --json - --redis redis://localhost:6379", name),
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s.settings, func(ctx context.Context, terminal *report.Terminal) error {
@@ -103,7 +111,7 @@ func newTrafficCommand(p Process, mode modes.Mode) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "--rounds") {
-			err = fmt.Errorf("the promise of %s needs traffic, not rounds: give --rate and --for", mode.Name)
+			err = fmt.Errorf("the promise of %s needs traffic, not rounds: give --rate and --for", mode)
 		}
 		return c.Root().FlagErrorFunc()(c, err)
 	})
@@ -121,6 +129,9 @@ func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.T
 	runs, err := l.Live(ctx, s.plan)
 	if err != nil {
 		return err
+	}
+	if len(runs) == 0 && !array {
+		return errors.New("nobody asked before the end: give a longer --for, or a higher --rate")
 	}
 	if len(runs) > 1 {
 		terminal.Compare(runs...)

@@ -92,4 +92,13 @@ func TestAnInterruptedDrillTellsNothingThatDidNotHappen(t *testing.T) {
 	equal(t, "exit code", out.code, cli.ExitFailed)
 	equal(t, "verdict", decode(t, out.stdout).Verdict.Text,
 		"after 1 of 3 rounds: 1 backend call / 0 expiries: the drill did not run to its end")
+
+	// In traffic, the request that is on its way is answered first.
+	ctx, cancel = context.WithCancel(t.Context())
+	out = runUntil(ctx, t, nil, regexp.MustCompile(`r1 w\d+ BACKEND CALL`), cancel, "drill", "flush", "--redis", "embedded", "--quiet=false",
+		"--json", "-")
+	equal(t, "exit code", out.code, cli.ExitFailed)
+	if want := "verdict: not ok, 1 backend call / 1 expiry = 1.0: the drill did not run to its end"; !strings.Contains(out.stderr, want) {
+		t.Errorf("no %q in:\n%s", want, out.stderr)
+	}
 }

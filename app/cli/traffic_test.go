@@ -58,6 +58,8 @@ func TestFaultsOfTraffic(t *testing.T) {
 		{[]string{"stale", "--grace", "5"}, cli.ExitUsage, `--grace "5": want a duration`},
 		{[]string{"stale", "--grace", "2s", "--for", "100ms", "--redis", "embedded", "--telemetry", "off", "--records", ""}, cli.ExitOK,
 			"warning: the grace time (2s) is shorter than the lock TTL (10s)"},
+		{[]string{"stale", "--rate", "0.01", "--for", "100ms", "--redis", "embedded", "--telemetry", "off", "--records", ""}, cli.ExitFailed,
+			"nobody asked before the end: give a longer --for, or a higher --rate"},
 	} {
 		out := run(t.Context(), t, nil, test.args...)
 		if out.code != test.code || !strings.Contains(out.stdout+out.stderr, test.want) {

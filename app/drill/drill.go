@@ -1,4 +1,4 @@
-// Package drill breaks the fixed mode on purpose, to show what it stands and where its rules come from. Each fault
+// Package drill breaks a strategy on purpose, mostly the fix, to show what it stands and where its rules come from. Each fault
 // is a decorator of the store, the backend or the strategy; the strategies have no switch for it.
 package drill
 
@@ -19,12 +19,16 @@ type Drill struct {
 	Name  string
 	Short string // a line: the fault and what to expect
 	Long  string
+	// Mode is the name of the strategy; "" is the fix's.
+	Mode string
+	// Traffic says that requests come one by one, not in rounds: "rate" and "for" are among the Settings, and rounds are not.
+	Traffic bool
 	// Settings are the defaults of the run's flags where they differ, by the flag's name and as the user would
-	// write them. "rounds" is always among them: each round has its part in the drill.
+	// write them. Without traffic "rounds" is always among them: each round has its part in the drill.
 	Settings map[string]string
 	// AnyRounds says that more or fewer rounds make sense.
 	AnyRounds bool
-	// OwnsRedis says that the drill stops its Redis: it must be its own.
+	// OwnsRedis says that the drill stops its Redis, or empties it: it must be its own.
 	OwnsRedis bool
 	// Start returns the drill's faults for one run; see [Drill.Begin].
 	Start func(Scene) Faults
@@ -32,7 +36,8 @@ type Drill struct {
 
 // All lists the drills, in the order in which "drill all" runs them.
 func All() []Drill {
-	return []Drill{coldStart(), slowFill(), backendError(), cancelledWinner(), deadWinner(), lostRedis(), manyKeys(), noRecheck()}
+	return []Drill{coldStart(), slowFill(), backendError(), cancelledWinner(), deadWinner(), lostRedis(), manyKeys(), noRecheck(),
+		lostMessage(), slowFillWoken(), slowFillEarly(), slowFillStale(), earlyUnlocked(), flush()}
 }
 
 // Scene is what a drill gets from its run.
@@ -41,14 +46,18 @@ type Scene struct {
 	Rounds    int
 	Key       string
 	TTLJitter float64
+	ValueTTL  time.Duration // how long a value is fresh
 	LockTTL   time.Duration
 	Latency   time.Duration // of a backend call
+	Beta      float64       // of early
 	// Report tells of a fault at the moment when it happens: a line, and an event on the span in ctx.
 	Report func(ctx context.Context, text string)
 	// TTL returns how long key will live, 0 if it is absent. It is no part of what is counted.
 	TTL func(ctx context.Context, key string) (time.Duration, error)
 	// Redis is the drill's own server; nil unless it OwnsRedis.
 	Redis Server
+	// Flush empties that server.
+	Flush func(ctx context.Context) error
 
 	// For a worker that is another process:
 

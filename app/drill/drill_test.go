@@ -207,6 +207,11 @@ func TestVerdictsThatAreNotOk(t *testing.T) {
 		{[]string{"dead-winner", "--lock-ttl", "2s", "--wait-timeout", "300ms"}, "nobody took over: 1 calls in that cycle; but 1 calls, 1 of them failed"},
 		{[]string{"many-keys", "--ttl-jitter", "0", "--ttl", "1s"}, "but the jitter did not halve the peaks"},
 		{[]string{"no-recheck", "--rounds", "1", "--workers", "4"}, "more than 5 workers"},
+		{[]string{"lost-message", "--workers", "1"}, "more than one worker"},
+		{[]string{"slow-fill-woken", "--lock-ttl", "5s", "--backend-latency", "50ms"}, "but the lock's TTL of 5s is longer than the fill of 50ms"},
+		{[]string{"slow-fill-stale", "--lock-ttl", "5s", "--for", "2s"}, "but the lock's TTL of 5s is longer than the fill of 600ms"},
+		{[]string{"early-unlocked", "--early-lock", "--for", "3s"}, "but no call was redundant"},
+		{[]string{"flush", "--for", "1s"}, "but it was not emptied: that takes three TTLs of traffic"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -161,7 +161,7 @@ func Claim(backendCalls, expiries int) string {
 	return text
 }
 
-// Count is "1 worker", "2 workers", "3 expiries", "4 misses".
+// Count is "1 worker", "2 workers", "3 expiries", "4 misses", "5 refreshes".
 func Count(n int, what string) string {
 	stem, isY := strings.CutSuffix(what, "y")
 	switch {
@@ -169,7 +169,7 @@ func Count(n int, what string) string {
 		return "1 " + what
 	case isY:
 		what = stem + "ies"
-	case strings.HasSuffix(what, "s"):
+	case strings.HasSuffix(what, "s"), strings.HasSuffix(what, "sh"):
 		what += "es"
 	default:
 		what += "s"

@@ -14,25 +14,29 @@ import (
 	"cachelab/app/drill"
 	"cachelab/app/embedded"
 	"cachelab/app/events"
+	"cachelab/app/herd"
 	"cachelab/app/observe"
 	"cachelab/app/redisserver"
 	"cachelab/app/redisstore"
 	"cachelab/telemetry"
 )
 
-// takeOwnRedis starts a redis-server for a drill that stops its Redis, or chooses the embedded one.
-func (l *Lab) takeOwnRedis(ctx context.Context) error {
+// takeOwnRedis starts a redis-server for a drill that stops or empties its Redis, or chooses the embedded one.
+func (l *Lab) takeOwnRedis(ctx context.Context, d *drill.Drill) error {
+	if d == nil || !d.OwnsRedis || l.server != nil {
+		return nil
+	}
 	if !l.config.Redis.Embedded {
 		server, err := redisserver.New(ctx)
 		if err == nil {
 			l.server = server
-			l.terminal.Notice(fmt.Sprintf("redis: this drill stops its Redis, so it has one of its own, at %s", server.Addr()))
+			l.terminal.Notice(fmt.Sprintf("redis: this drill stops or empties its Redis, so it has one of its own, at %s", server.Addr()))
 			return nil
 		}
 		if !errors.Is(err, redisserver.ErrNone) {
 			return err
 		}
-		l.terminal.Notice(fmt.Sprintf("redis: this drill stops its Redis: %v, so it uses the embedded one", err))
+		l.terminal.Notice(fmt.Sprintf("redis: this drill stops or empties its Redis: %v, so it uses the embedded one", err))
 	}
 	if l.embedded != nil {
 		return nil
@@ -61,14 +65,15 @@ func (l *Lab) redisURL() string {
 	return l.config.Redis.URL()
 }
 
-// faults begins the drill; without one there are none.
-func (s *session) faults(d *drill.Drill, tell events.Handler) drill.Faults {
+// faults begins the drill; without one there are none, and it is judge who judges.
+func (s *session) faults(d *drill.Drill, judge herd.Judge, tell events.Handler) drill.Faults {
 	if d == nil {
-		return drill.None(s.mode.Judge)
+		return drill.None(judge)
 	}
+	s.facts.Drill = d.Name
 	scene := drill.Scene{
 		Workers: s.config.Workers, Rounds: s.config.Rounds, Key: s.config.Key, TTLJitter: s.config.TTLJitter,
-		LockTTL: s.config.LockTTL, Latency: s.config.Backend.Latency,
+		ValueTTL: s.config.TTL, LockTTL: s.config.LockTTL, Latency: s.config.Backend.Latency, Beta: s.config.Ahead.Beta,
 		Report: func(ctx context.Context, text string) {
 			s.bridge.Fault(ctx, text)
 			tell.Fault(ctx, text)
@@ -87,7 +92,7 @@ func (s *session) faults(d *drill.Drill, tell events.Handler) drill.Faults {
 		NewToken: s.bridge.NewToken,
 	}
 	if d.OwnsRedis {
-		scene.Redis = s.ownRedis()
+		scene.Redis, scene.Flush = s.ownRedis(), s.redis.Flush
 	}
 	return d.Begin(scene)
 }

@@ -25,13 +25,17 @@ type LivePlan struct {
 	For      time.Duration  // of the run; 0: until it is interrupted
 	Think    time.Duration  // of a worker between two requests, on average
 	Rate     float64        // if more than 0: of open traffic, requests a second, by the backend's seed
+	Drill    *drill.Drill   // what is made to fail, and who judges; nil for none
 }
 
 // Live runs until ctx ends or plan.For has passed, and prints what each mode came to. Both are the run's proper end
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
-// without a single request is left out. A gallery that does not come to its end is an error.
+// without a single request is left out. A gallery or a drill that does not come to its end is an error.
 func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err error) {
 	id := newRunID(plan.Scenario, time.Now())
+	if err := l.takeOwnRedis(ctx, plan.Drill); err != nil {
+		return nil, err
+	}
 	locks := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Locks })
 	if err := l.ready(ctx, id, locks); err != nil {
 		return nil, err
@@ -76,6 +80,7 @@ func (p LivePlan) String(workers int) string {
 // traffic is one mode of a live run.
 type traffic struct {
 	*session
+	faults drill.Faults
 	stream *herd.Stream
 	ledger herd.Ledger
 }
@@ -92,13 +97,15 @@ func closeAll(ctx context.Context, all []*traffic) error {
 }
 
 // flow lets the streams flow in turn, until ctx ends or the plan's time has passed; in the gallery, each once.
-func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) error {
+func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err error) {
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
 	for _, t := range all {
 		t.facts.Rate = plan.Rate
+		t.faults = t.session.faults(plan.Drill, herd.JudgeStream(t.mode.Judge), view.Tell)
+		defer func() { err = errors.Join(err, t.faults.Close()) }()
 		t.stream = &herd.Stream{
-			Strategy: t.strategy(view.Tell, drill.None(t.mode.Judge)),
+			Strategy: t.strategy(view.Tell, t.faults),
 			Key:      l.config.Key,
 			Workers:  l.config.Workers,
 			Think:    plan.Think,
@@ -117,7 +124,6 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) error {
 		t.telemetry.Push(ctx) // the zeros, before the first increment
 	}
 
-	err := error(nil)
 	if plan.Scenario == modes.Gallery {
 		err = once(ctx, plan.Each, all, view)
 	} else {
@@ -125,7 +131,13 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) error {
 	}
 	for _, t := range all {
 		t.ledger = t.stream.Ledger()
-		t.finish(t.ledger, herd.JudgeStream(t.mode.Judge)(t.ledger))
+		verdict := t.faults.Judge(t.ledger)
+		if plan.Drill != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+			verdict, t.facts.Err = unfinished(t.ledger), err
+		}
+		t.finish(t.ledger, verdict)
+		t.masked = t.faults.Masked()
 	}
 	return err
 }

@@ -34,10 +34,8 @@ func (p Plan) title() string {
 func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	started := time.Now()
 	id := newRunID(plan.Scenario, started)
-	if plan.Drill != nil && plan.Drill.OwnsRedis && l.server == nil {
-		if err := l.takeOwnRedis(ctx); err != nil {
-			return facts.Run{}, err
-		}
+	if err := l.takeOwnRedis(ctx, plan.Drill); err != nil {
+		return facts.Run{}, err
 	}
 	if err := l.ready(ctx, id, plan.Mode.Locks); err != nil {
 		return facts.Run{}, err
@@ -49,9 +47,6 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 		return facts.Run{}, err
 	}
 	l.terminal.Notice(s.telemetry.Notice)
-	if plan.Drill != nil {
-		s.facts.Drill = plan.Drill.Name
-	}
 	ledger, err := s.rounds(ctx, plan.Drill)
 	err = errors.Join(err, s.close(ctx))
 	s.facts.Started, s.facts.Duration, s.facts.Err = started, time.Since(started), err
@@ -63,7 +58,7 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	view := s.terminal.View(s.mode.Name, s.config.Workers, s.config.Rounds, !s.config.Quiet)
 	defer view.Close()
 	tell := events.Handler(view.Tell)
-	faults := s.faults(d, tell)
+	faults := s.faults(d, s.mode.Judge, tell)
 	defer func() { err = errors.Join(err, faults.Close()) }()
 	h := herd.Herd{
 		Strategy: s.strategy(tell, faults),
@@ -96,10 +91,15 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	return ledger, err
 }
 
+// unfinished is the verdict on a drill that ended early: what it tells may not have taken place.
+func unfinished(l herd.Ledger) herd.Verdict {
+	return herd.Verdict{Text: herd.Claim(l.BackendCalls, l.Expiries) + ": the drill did not run to its end"}
+}
+
 // early is the verdict on a run that ended early: it did not do what it promised.
 func early(v herd.Verdict, l herd.Ledger, rounds int, isDrill bool) herd.Verdict {
-	if isDrill { // what it tells may not have taken place
-		v.Text = herd.Claim(l.BackendCalls, l.Expiries) + ": the drill did not run to its end"
+	if isDrill {
+		v = unfinished(l)
 	}
 	v.OK = false
 	v.Text = fmt.Sprintf("after %d of %d rounds: %s", l.Rounds, rounds, v.Text)

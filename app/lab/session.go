@@ -106,7 +106,7 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 	return faults.Strategy(func(ttlJitter float64) cache.Strategy {
 		aside := aside
 		aside.TTLJitter = ttlJitter
-		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, Listener: s.redis, WaitTimeout: s.config.WaitTimeout, Ahead: ahead})
+		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, Listener: s.redis.NewListener(), WaitTimeout: s.config.WaitTimeout, Ahead: ahead})
 	}, s.config.TTLJitter)
 }
 

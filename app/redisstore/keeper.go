@@ -47,6 +47,11 @@ func (r *Redis) Forget(ctx context.Context, key string, ours func(value string) 
 	return r.refused(ctx, fmt.Sprintf("DEL %q", key), r.keeper.Del(ctx, key).Err())
 }
 
+// Flush empties the server, which must be the caller's own.
+func (r *Redis) Flush(ctx context.Context) error {
+	return r.refused(ctx, "FLUSHALL", r.keeper.FlushAll(ctx).Err())
+}
+
 // makeRoom is what to do about somebody else's key.
 const makeRoom = "delete it, choose another --key, or use --redis embedded"
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"cachelab/app/cache"
 )
 
 // Limits of the client, chosen so that a dead or silent Redis costs seconds, not minutes.
@@ -46,6 +48,7 @@ type Redis struct {
 	client  *redis.Client
 	keeper  *redis.Client
 	options Options
+	others  []*listener
 	dialled atomic.Int64 // connections made by the run, those that failed or were closed again included
 }
 
@@ -148,9 +151,20 @@ func (r *Redis) dial(secure *tls.Config) func(ctx context.Context, network, addr
 	}
 }
 
+// NewListener returns a listener with a connection of its own, as another process would have. It is closed with r.
+func (r *Redis) NewListener() cache.Listener {
+	l := newListener(r.keeper)
+	r.others = append(r.others, l)
+	return l
+}
+
 // Close closes the connections.
 func (r *Redis) Close() error {
-	return errors.Join(r.listener.close(), r.client.Close(), r.keeper.Close())
+	var errs []error
+	for _, l := range append(r.others, r.listener) {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(append(errs, r.client.Close(), r.keeper.Close())...)
 }
 
 func clientOptions(t Target, pool int, name string) *redis.Options {
