@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -102,6 +103,9 @@ func ask(t *testing.T, addr, command string) string {
 func TestAHangUpEndsARunUnlessItIsIgnored(t *testing.T) {
 	t.Parallel()
 	binary := program(t)
+	hangUps := make(chan os.Signal, 1) // tests that run under nohup would hand the ignored signal on
+	signal.Notify(hangUps, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangUps) })
 	for name, test := range map[string]struct {
 		shell        string
 		code, rounds int

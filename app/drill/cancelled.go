@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"cachelab/app/cache"
 	"cachelab/app/herd"
@@ -44,18 +43,9 @@ func startCancelledWinner(s Scene) Faults {
 			return faultyLoader(func(ctx context.Context, key string) (string, error) {
 				cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 				if ok && tries.add(ctx) == 1 {
-					// In mid-fill: the call's latency has no jitter here.
-					done := make(chan struct{})
-					timer := time.AfterFunc(s.Latency/2, func() {
-						defer close(done)
-						s.Report(ctx, "the winner's request is cancelled in mid-fill")
-						cancel(ErrCallerLeft)
-					})
-					defer func() {
-						if !timer.Stop() {
-							<-done
-						}
-					}()
+					_ = cache.Sleep(ctx, s.Latency/2)
+					s.Report(ctx, "the winner's request is cancelled in mid-fill")
+					cancel(ErrCallerLeft)
 				}
 				return next.Load(ctx, key)
 			})
