@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"cachelab/app/cache"
 	"cachelab/app/cache/cachetest"
 	"cachelab/app/internal/redistest"
@@ -61,6 +63,29 @@ func TestListenersAreWoken(t *testing.T) {
 			t.Error("a subscription that was just used is not there any more")
 		}
 	})
+}
+
+func TestEachListenerHasASubscriptionOfItsOwn(t *testing.T) {
+	server := redistest.Start(t)
+	r := open(t, server.Addr())
+	var ears []<-chan cache.Wake
+	for range 3 {
+		wakes, stop := r.NewListener().Listen("lock")
+		defer stop()
+		awaken(t, wakes, cache.Confirmed)
+		ears = append(ears, wakes)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	if n, err := client.PubSubNumSub(t.Context(), "lock").Result(); err != nil || n["lock"] != 3 {
+		t.Errorf("%v, %v, want 3 subscriptions", n, err)
+	}
+	if err := r.Publish(t.Context(), "lock"); err != nil {
+		t.Fatal(err)
+	}
+	for _, wakes := range ears {
+		awaken(t, wakes, cache.Message)
+	}
 }
 
 func TestAfterALostConnectionListenersLook(t *testing.T) {
