@@ -16,6 +16,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/backend":     {"cachelab/app/price"},
 	"cachelab/app/drill":       {"cachelab/app/cache", "cachelab/app/cache/cachetest", "cachelab/app/herd"},
 	"cachelab/app/embedded":    {},
+	"cachelab/app/fleet":       {},
 	"cachelab/app/redisserver": {},
 	"cachelab/app/redisstore":  {"cachelab/app/cache", "cachelab/telemetry/redact"},
 	"cachelab/app/events":      {"cachelab/app/cache", "cachelab/app/herd"},
