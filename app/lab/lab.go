@@ -56,6 +56,8 @@ type Config struct {
 	Locks bool
 	// Capture keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
 	Capture, Waterfall bool
+	// Watch, if set, is called with each mode when its run begins, and what it returns is told of it.
+	Watch func(mode string) Watcher
 }
 
 // Lab holds what runs have in common: the Redis to use. Make one with [Open], and Close it.

@@ -102,17 +102,18 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 	defer view.Close()
 	for _, t := range all {
 		t.facts.Rate = plan.Rate
-		t.faults = t.session.faults(plan.Drill, herd.JudgeStream(t.mode.Judge), view.Tell)
+		tell := t.watched(view.Tell)
+		t.faults = t.session.faults(plan.Drill, herd.JudgeStream(t.mode.Judge), tell)
 		defer func() { err = errors.Join(err, t.faults.Close()) }()
 		t.stream = &herd.Stream{
-			Strategy: t.strategy(view.Tell, t.faults),
+			Strategy: t.strategy(tell, t.faults),
 			Key:      l.config.Key,
 			Workers:  l.config.Workers,
 			Think:    plan.Think,
 			Rate:     plan.Rate,
 			Seed:     l.config.Backend.Seed,
 			Patience: l.config.patience(),
-			Observer: t.bridge.Observer(herd.NoObserver{}),
+			Observer: t.watcher.Observe(t.bridge.Observer(herd.NoObserver{})),
 			Results:  t.results(),
 		}
 		if plan.Scenario == modes.Gallery {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cachelab/app/drill"
-	"cachelab/app/events"
 	"cachelab/app/facts"
 	"cachelab/app/herd"
 	"cachelab/app/modes"
@@ -57,7 +56,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledger, err error) {
 	view := s.terminal.View(s.mode.Name, s.config.Workers, s.config.Rounds, !s.config.Quiet)
 	defer view.Close()
-	tell := events.Handler(view.Tell)
+	tell := s.watched(view.Tell)
 	faults := s.faults(d, s.mode.Judge, tell)
 	defer func() { err = errors.Join(err, faults.Close()) }()
 	h := herd.Herd{
@@ -66,7 +65,7 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 		Workers:  s.config.Workers,
 		Rounds:   s.config.Rounds,
 		Keeper:   s.patient(),
-		Observer: view.Observe(s.bridge.Observer(herd.NoObserver{})),
+		Observer: view.Observe(s.watcher.Observe(s.bridge.Observer(herd.NoObserver{}))),
 		Results:  s.results(),
 	}
 	s.bridge.Begin(s.config.Workers)

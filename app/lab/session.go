@@ -35,6 +35,7 @@ type session struct {
 	redis     *redisstore.Redis
 	service   *backend.Service
 	bridge    *observe.Bridge
+	watcher   Watcher
 
 	facts       facts.Details
 	kept        *results.Run // nil for none
@@ -47,7 +48,10 @@ type session struct {
 // openSession opens what the mode needs. The caller must close it. Of several sessions of one run, one is the first: it
 // reports the Go runtime.
 func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.Scenario, id string, first bool) (*session, error) {
-	s := &session{Lab: l, mode: mode, scenario: scenario, id: id}
+	s := &session{Lab: l, mode: mode, scenario: scenario, id: id, watcher: nobody{}}
+	if l.config.Watch != nil {
+		s.watcher = l.config.Watch(mode.Name)
+	}
 	if err := s.open(ctx, first); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}
@@ -115,7 +119,11 @@ func (s *session) results() herd.Results {
 	c := s.config
 	s.kept = c.Results.Begin(results.Start{Run: s.id, Mode: s.mode.Name, Scenario: s.scenario, Drill: s.facts.Drill, Redis: s.redisName(),
 		Version: c.Version, Workers: c.Workers, Rate: s.facts.Rate, TTL: c.TTL, Settings: c.Settings})
-	return herd.Results{TTL: c.TTL, Answered: s.service.Answered, Keep: s.kept.Keep}
+	keep := func(r herd.Response) {
+		s.kept.Keep(r)
+		s.watcher.Keep(r)
+	}
+	return herd.Results{TTL: c.TTL, Answered: s.service.Answered, Keep: keep}
 }
 
 // finish keeps the verdict on the ledger, and what the trace and the backend know of the run.
