@@ -1,0 +1,7 @@
+//go:build !unix
+
+package children
+
+import "os/exec"
+
+func inOwnGroup(*exec.Cmd) {}
