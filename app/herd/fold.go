@@ -1,6 +1,7 @@
 package herd
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ type Fold struct {
 
 	latencies, wakeLags []time.Duration
 	ages                ages
+	elsewhere           bool // some of it: what times tell across processes is not known
 }
 
 // roundFold is a round so far.
@@ -41,13 +43,18 @@ func (f *Fold) Add(r Response) {
 	if r.Work == "" {
 		f.latencies = append(f.latencies, r.Elapsed)
 	}
-	if age, known := r.Age(); known {
-		f.ages.add(age)
-	}
 	f.first.add(r)
 
 	round := f.round(r.Worker.Round)
 	round.Sum.add(r)
+	if r.Elsewhere {
+		f.elsewhere = true
+		round.Elapsed = max(round.Elapsed, r.Elapsed)
+		return
+	}
+	if age, known := r.Age(); known {
+		f.ages.add(age)
+	}
 	if began := r.At.Add(-r.Elapsed); round.began.IsZero() || began.Before(round.began) {
 		round.began = began
 	}
@@ -87,6 +94,7 @@ func (f *Fold) Join(other *Fold) {
 		ours.Elapsed = max(ours.Elapsed, theirs.Elapsed)
 	}
 	f.first.join(other.first)
+	f.elsewhere = f.elsewhere || other.elsewhere
 	f.latencies = append(f.latencies, other.latencies...)
 	f.ages.join(other.ages)
 	f.wakeLags = append(f.wakeLags, other.wakeLags...)
@@ -102,8 +110,11 @@ func (f *Fold) Ledger() Ledger {
 		l.InRounds += round.Elapsed
 	}
 	slices.SortFunc(l.ByRound, func(a, b RoundSummary) int { return a.Number - b.Number })
-	l.Latency, l.WakeLag, l.Age = quantiles(f.latencies), quantiles(f.wakeLags), quantiles(f.ages.all())
-	l.Overdue = l.Age.beyond(f.ttl)
+	l.Latency, l.Elsewhere = quantiles(f.latencies), f.elsewhere
+	if !f.elsewhere {
+		l.WakeLag, l.Age = quantiles(f.wakeLags), quantiles(f.ages.all())
+		l.Overdue = l.Age.beyond(f.ttl)
+	}
 	return l
 }
 
@@ -168,8 +179,8 @@ func (f firstError) before(other firstError) bool {
 	if by := f.at.Compare(other.at); by != 0 {
 		return by < 0
 	}
-	if f.worker != other.worker {
-		return f.worker.Round < other.worker.Round || f.worker.Round == other.worker.Round && f.worker.Number < other.worker.Number
+	if by := cmp.Or(f.worker.Round-other.worker.Round, f.worker.Process-other.worker.Process, f.worker.Number-other.worker.Number); by != 0 {
+		return by < 0
 	}
 	return f.err.Error() < other.err.Error()
 }

@@ -5,7 +5,6 @@ package herd
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +20,17 @@ type Keeper interface {
 
 // Round names one round of a run; rounds count from 1.
 type Round struct {
-	Number  int
-	Workers int
+	Number    int
+	Workers   int // of all processes
+	Processes int // that they are of
 }
 
-// Worker names one request: the n-th worker (from 1) of a round.
+// Worker names one request: the n-th worker (from 1) of a process in a round.
 type Worker struct {
 	Round  int
 	Number int
+	// Process is the number (from 1) of its process; 0 if the run has only one.
+	Process int
 }
 
 // Response is what a worker brings back.
@@ -42,6 +44,8 @@ type Response struct {
 	Answered time.Time
 	// Redundant and Repeated are those of the request's backend calls that the cache should have spared: see [CountCall].
 	Redundant, Repeated int
+	// Elsewhere says that its times are those of another machine, and cannot be held against the others.
+	Elsewhere bool
 	// Work, if it is not "", says that it is of no request, but of a flight or of a refresh in the background, which the worker's
 	// request began. It counts, and nobody was served.
 	Work Work
@@ -75,15 +79,17 @@ func (NoObserver) Worker(ctx context.Context, _ Worker) (context.Context, func(R
 	return ctx, func(Response) {}
 }
 
-// Herd is the plan of a run.
+// Herd is the plan of a run. It is also a [Party]: its own workers.
 type Herd struct {
 	Strategy cache.Strategy
 	Key      string
-	Workers  int // at least 1
+	Workers  int // at least 1; of all parties
 	Rounds   int // at least 1
 	Keeper   Keeper
 	Observer Observer
 	Results
+	// Parties, if there are any, are the processes whose workers ask. This one has none then, and no strategy.
+	Parties []Party
 }
 
 // Results say what becomes of responses, beside the ledger.
@@ -134,68 +140,55 @@ func CountCall(ctx context.Context, redundant, repeated bool) {
 // Run runs the rounds one after the other and returns the ledger of those that took place, also with an
 // error: the reason why the run ended early. Requests that fail are in the ledger and are no such reason.
 func (h *Herd) Run(ctx context.Context) (ledger Ledger, err error) {
-	fold, expiring := NewFold(h.Workers, h.TTL), time.Duration(0)
+	parties := h.Parties
+	if parties == nil {
+		parties = []Party{h}
+	}
+	fold, expiring, spreads := NewFold(h.Workers, h.TTL), time.Duration(0), []time.Duration(nil)
 	defer func() {
 		ledger = fold.Ledger()
-		ledger.Expiring = expiring
+		ledger.Processes, ledger.Expiring, ledger.Spread = len(parties), expiring, quantiles(spreads)
 	}()
 	for n := 1; n <= h.Rounds; n++ {
+		round := Round{Number: n, Workers: h.Workers, Processes: len(parties)}
+		gathered, err := gather(ctx, parties, round)
+		if err != nil {
+			return ledger, fmt.Errorf("before round %d: %w", n, err)
+		}
 		waiting := time.Now()
-		err := h.Keeper.AwaitExpiry(ctx, h.Key)
+		err = h.Keeper.AwaitExpiry(ctx, h.Key)
 		expiring += time.Since(waiting)
 		if err != nil {
+			gathered.dismiss()
 			return ledger, fmt.Errorf("waiting for the expiry of %q before round %d: %w", h.Key, n, err)
 		}
-		h.round(ctx, Round{Number: n, Workers: h.Workers}, fold)
+		spread, err := h.round(ctx, round, gathered, fold)
+		spreads = append(spreads, spread)
 		if ctx.Err() != nil {
-			return ledger, fmt.Errorf("in round %d: %w", n, context.Cause(ctx))
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return ledger, fmt.Errorf("in round %d: %w", n, err)
 		}
 	}
 	return ledger, nil
 }
 
-// round releases all workers from one barrier and collects their responses.
-func (h *Herd) round(ctx context.Context, round Round, fold *Fold) {
-	responses := make([]Response, round.Workers)
-	var mu sync.Mutex // guards works
-	var works []Response
-	barrier := make(chan struct{})
-	var released time.Time // written before the barrier opens
-
-	var ready, back, background sync.WaitGroup
-	work := func() func(Response) {
-		background.Add(1)
-		return func(r Response) {
-			defer background.Done()
-			mu.Lock()
-			defer mu.Unlock()
-			works = append(works, r)
-		}
-	}
-	ready.Add(round.Workers)
+// round releases all workers from their barriers and collects their responses.
+func (h *Herd) round(ctx context.Context, round Round, gathered crowds, fold *Fold) (spread time.Duration, err error) {
 	roundCtx, end := h.Observer.Round(ctx, round)
-	for i := range responses {
-		back.Go(func() {
-			ready.Done()
-			<-barrier
-			r := &request{worker: Worker{Round: round.Number, Number: i + 1}, work: work}
-			responses[i] = r.ask(roundCtx, h.Observer, h.Strategy, h.Key, h.Results, released)
-		})
-	}
-	ready.Wait()
-	released = time.Now()
-	close(barrier)
-	back.Wait()
-	background.Wait()
-
-	responses = append(responses, works...)
-	for _, r := range responses {
+	var responses []Response
+	spread, err = gathered.release(roundCtx, func(r Response) {
 		fold.Add(r)
-	}
-	end(fold.Close(round.Number))
+		responses = append(responses, r)
+	})
+	summary := fold.Close(round.Number)
+	summary.Processes = round.Processes
+	end(summary)
 	for _, r := range responses {
 		h.keep(r)
 	}
+	return spread, err
 }
 
 // ask is one worker's Get.

@@ -10,9 +10,10 @@ import (
 
 // Ledger is what the run counted: the one source of every number that is shown. A [Fold] makes it.
 type Ledger struct {
-	Workers int
-	Rounds  int            // rounds that took place
-	ByRound []RoundSummary // in their order
+	Workers   int            // of all processes
+	Processes int            // that took part; 0 if it is not known
+	Rounds    int            // rounds that took place
+	ByRound   []RoundSummary // in their order
 	Sum
 	// Errors are the first ones of each kind of step. OtherError is the first of a request that failed for another reason.
 	Errors     cache.Errors
@@ -24,6 +25,12 @@ type Ledger struct {
 	WakeLag Quantiles // of waiters: they have the value, minus the winner's backend call returned
 	Age     Quantiles // of the values that were served, since the backend answered; of those that this run's backend made
 	Overdue Quantiles // of the same values: how much of their age is beyond the TTL
+
+	// Elsewhere says that some of it was on other machines: wake lag, age and overdue are not known then, and the spread is that of
+	// this machine.
+	Elsewhere bool
+	// Spread is how much later the last process of a round was released than the first, by the clock of this machine.
+	Spread Quantiles
 
 	InRounds time.Duration // spent in rounds
 	Expiring time.Duration // spent waiting for the key's expiry
@@ -40,7 +47,7 @@ type RoundSummary struct {
 
 // Ledger returns the ledger of a run that had this round alone. It has no times and no errors.
 func (s RoundSummary) Ledger() Ledger {
-	return Ledger{Workers: s.Workers, Rounds: 1, ByRound: []RoundSummary{s}, Sum: s.Sum}
+	return Ledger{Workers: s.Workers, Processes: s.Processes, Rounds: 1, ByRound: []RoundSummary{s}, Sum: s.Sum}
 }
 
 // Sum is what responses add up to.
