@@ -87,7 +87,8 @@ func drillDefaults(d drill.Drill) defaults {
 }
 
 // sharedByDrills are the flags of "drill all": those that change no drill.
-var sharedByDrills = []string{"key", "seed", "redis", "telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "verify", "prometheus-url", "quiet"}
+var sharedByDrills = []string{"key", "seed", "redis", "redis-ca", "redis-cert", "redis-key", "redis-sni", "redis-password-file",
+	"telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "verify", "prometheus-url", "quiet"}
 
 func newAllDrillsCommand(p Process) *cobra.Command {
 	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})

@@ -27,6 +27,7 @@ type settings struct {
 	all []*setting
 
 	lab.Config
+	access                redisstore.Access
 	json, report, results string
 	verify                bool
 	prometheus            string
@@ -95,6 +96,11 @@ func newSettings(d defaults) *settings {
 	add(s, "seed", "1", "seed of the backend's jitter and of failures in percent", &s.Backend.Seed, seed)
 	add(s, "redis", "auto", "auto (localhost:6379 if it answers, else embedded), embedded, or a URL", &s.Redis,
 		redisstore.ParseTarget).secret = true
+	add(s, "redis-ca", "", "certificates of the authorities to trust with rediss://, PEM, instead of the system's", &s.access.CA, text)
+	add(s, "redis-cert", "", "the client's own certificate, PEM, where the server wants one", &s.access.Cert, text)
+	add(s, "redis-key", "", "the key of --redis-cert, PEM; it may be the same file", &s.access.Key, text)
+	add(s, "redis-sni", "", "the name to ask for and to find in the server's certificate (default: the host)", &s.access.ServerName, text)
+	add(s, "redis-password-file", "", "a file with the password, for who does not want it in the URL", &s.access.PasswordFile, text)
 	add(s, "telemetry", "auto", "auto (traces and metrics where somebody listens), on, or off; OTEL_* variables are obeyed", &s.Telemetry,
 		telemetry.ParseSwitch)
 	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's page, for the links that are printed", &s.Links.Jaeger, pageURL).secret = true
@@ -150,6 +156,10 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		if err := one.parse(one.text); err != nil {
 			faults = append(faults, fmt.Errorf("%s %q: %w", one.from, one.shown(), err))
 		}
+	}
+	if s.Redis != (redisstore.Target{}) { // else its fault is told already
+		redis, err := s.Redis.With(s.access)
+		s.Redis, faults = redis, append(faults, err)
 	}
 	if s.WaitTimeout == 0 {
 		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers)

@@ -54,15 +54,15 @@ func (l *Lab) ownRedis() drill.Server {
 	return l.embedded
 }
 
-// redisURL is where another process finds the run's Redis. It may hold a password.
-func (l *Lab) redisURL() string {
+// redisAddress is where another process finds the run's Redis. It may hold a password.
+func (l *Lab) redisAddress() redisstore.Address {
 	switch {
 	case l.server != nil:
-		return "redis://" + l.server.Addr()
+		return redisstore.Address{URL: "redis://" + l.server.Addr()}
 	case l.embedded != nil:
-		return "redis://" + l.embedded.Addr()
+		return redisstore.Address{URL: "redis://" + l.embedded.Addr()}
 	}
-	return l.config.Redis.URL()
+	return l.config.Redis.Address()
 }
 
 // faults begins the drill; without one there are none, and it is judge who judges.
@@ -132,7 +132,7 @@ const WinnerCommand = "drill-winner"
 
 // winnerOrder is what the winner's process is told.
 type winnerOrder struct {
-	Redis   string
+	Redis   redisstore.Address
 	Run     string
 	Key     string
 	LockTTL time.Duration
@@ -144,7 +144,7 @@ func (s *session) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	order, err := json.Marshal(winnerOrder{Redis: s.redisURL(), Run: s.id, Key: s.config.Key, LockTTL: s.config.LockTTL})
+	order, err := json.Marshal(winnerOrder{Redis: s.redisAddress(), Run: s.id, Key: s.config.Key, LockTTL: s.config.LockTTL})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Re
 	if err := json.Unmarshal([]byte(text), &order); err != nil {
 		return fmt.Errorf("read %s: %w", WinnerVariable, err)
 	}
-	target, err := redisstore.ParseTarget(order.Redis)
+	target, err := order.Redis.Target()
 	if err != nil {
 		return err
 	}

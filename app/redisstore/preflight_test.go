@@ -1,19 +1,9 @@
 package redisstore_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,11 +23,16 @@ const (
 // prepare is what the lab does before a run with 50 workers.
 func prepare(t *testing.T, url, lockKey string) error {
 	t.Helper()
-	redisstore.DiscardClientLog()
 	target, err := redisstore.ParseTarget(url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return prepareAt(t, target, lockKey)
+}
+
+func prepareAt(t *testing.T, target redisstore.Target, lockKey string) error {
+	t.Helper()
+	redisstore.DiscardClientLog()
 	r, err := redisstore.Open(t.Context(), redisstore.Options{Target: target, Workers: 50, Name: "cachelab-test"})
 	if err != nil {
 		return err
@@ -92,10 +87,6 @@ func version(v string) string {
 
 // Each cause by which a Redis cannot be used is named within 3 s: what was tried, the server's words, what to do.
 func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
-	certificate, key := newCertificate(t)
-	tls := func(t *testing.T, clients string) string {
-		return redistest.StartTLS(t, certificate, key, clients)
-	}
 	for _, test := range []struct {
 		name string
 		url  func(*testing.T) string
@@ -163,12 +154,6 @@ func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
 		}), []string{"DENIED", "protected-mode no"}},
 		{"no such database", func(t *testing.T) string { return redistest.Start(t).URL() + "/99" }, []string{"ERR DB index is out of range", "smaller number"}},
 		{"a sentinel", refuse("get", "ERR unknown command 'get', with args beginning with: 'product:42:price:filling'"), []string{"unknown command", "sentinel"}},
-		{"plain to a TLS port", func(t *testing.T) string { return "redis://" + tls(t, "no") }, []string{"tried PING", "the port speaks TLS", "write rediss://"}},
-		{"plain to a TLS port that wants certificates", func(t *testing.T) string { return "redis://" + tls(t, "yes") }, []string{"the port speaks TLS", "write rediss://"}},
-		{"TLS to a plain port", func(t *testing.T) string { return "rediss://" + redistest.Start(t).Addr() }, []string{"the port speaks plain text", "write redis://"}},
-		{"an unknown authority", func(t *testing.T) string { return "rediss://" + tls(t, "no") }, []string{"x509: certificate signed by unknown authority", "SSL_CERT_FILE", "?skip_verify=true"}},
-		{"a client certificate is wanted", func(t *testing.T) string { return "rediss://" + tls(t, "yes") + "?skip_verify=true" },
-			[]string{"tls: certificate required", "tls-auth-clients"}},
 		{"HTTP", func(t *testing.T) string {
 			server := httptest.NewServer(nil)
 			t.Cleanup(server.Close)
@@ -304,52 +289,4 @@ func TestAPreflightWorksOnEachServer(t *testing.T) {
 			t.Errorf("the lock afterwards: %v, %v", holder, err)
 		}
 	})
-}
-
-// The ways to trust a server whose authority the system does not know.
-func TestACertificateOfAnUnknownAuthorityCanBeTrusted(t *testing.T) {
-	const asked = "TEST_TLS_URL" // of the test again, as a process: SSL_CERT_FILE is read once in a process
-	if url := os.Getenv(asked); url != "" {
-		if err := prepare(t, url, hotLock); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	certificate, key := newCertificate(t)
-	url := "rediss://" + redistest.StartTLS(t, certificate, key, "no")
-	if err := prepare(t, url+"?skip_verify=true", hotLock); err != nil {
-		t.Errorf("with skip_verify: %v", err)
-	}
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
-	again.Env = append(os.Environ(), "SSL_CERT_FILE="+certificate, asked+"="+url)
-	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
-		t.Errorf("with SSL_CERT_FILE: %v\n%s", err, out)
-	}
-}
-
-// newCertificate makes a server's certificate that no authority signed, and its key.
-func newCertificate(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, kind string, data []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return write("certificate.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
 }

@@ -143,12 +143,22 @@ func (r *Redis) dial(secure *tls.Config) func(ctx context.Context, network, addr
 		if secure == nil {
 			return conn, nil
 		}
-		inside := tls.Client(conn, secure)
+		inside := tls.Client(conn, forHost(secure, addr))
 		if err := inside.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 		return inside, nil
 	}
+}
+
+// forHost is the configuration for a host, whose name is in its certificate if no other was given.
+func forHost(config *tls.Config, addr string) *tls.Config {
+	if config.ServerName != "" {
+		return config
+	}
+	config = config.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(addr)
+	return config
 }
 
 // NewListener returns a listener with a connection of its own, as another process would have. It is closed with r.

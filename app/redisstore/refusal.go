@@ -55,6 +55,7 @@ func (r *Redis) refused(ctx context.Context, tried string, err error) error {
 			break
 		}
 	}
+	refusal.Advice = r.options.Target.access.named(refusal.Advice)
 	if strings.Contains(refusal.Words, "syntax error") {
 		refusal.Advice = r.tooOld(ctx, tried)
 	}
@@ -69,7 +70,7 @@ var causes = []struct {
 	words  *regexp.Regexp
 	advice string
 }{
-	{regexp.MustCompile(`NOAUTH|WRONGPASS|invalid password`), "give user and password: --redis redis://user:password@host:port"},
+	{regexp.MustCompile(`NOAUTH|WRONGPASS|invalid password`), "give user and password: --redis redis://user:password@host:port, or the password in --redis-password-file FILE"},
 	{regexp.MustCompile(`NOPERM.*'([\w|]+)' command`), "grant it (ACL SETUSER NAME +$1), give another user in --redis, or use --redis embedded"},
 	{regexp.MustCompile(`executing the script can't run`), "the user needs in a script what it needs outside: grant +get and +del (ACL SETUSER NAME +get +del)"},
 	{regexp.MustCompile(`NOPERM.*(key|channel)`), "grant the key and its fill lock (ACL SETUSER NAME ~KEY ~KEY:filling), or choose another --key"},
@@ -89,9 +90,12 @@ var causes = []struct {
 	{regexp.MustCompile(`unknown command`), "is that a sentinel, or something that is no Redis? Give a Redis 7.0 or newer in --redis, or use --redis embedded"},
 	{regexp.MustCompile(`speaks TLS`), "write rediss:// instead of redis://"},
 	{regexp.MustCompile(`speaks plain text`), "write redis:// instead of rediss://"},
-	{regexp.MustCompile(`x509: certificate signed by unknown authority|not trusted`), "set SSL_CERT_FILE to the authority's certificate, or append ?skip_verify=true to --redis"},
-	{regexp.MustCompile(`x509:`), "give the host that the certificate names, or append ?skip_verify=true to --redis"},
-	{regexp.MustCompile(`certificate required`), "the server wants a client certificate, which the lab cannot show: set its tls-auth-clients to no"},
+	{regexp.MustCompile(`x509: certificate signed by unknown authority|not trusted`), "give the certificate of the authority that signed it: --redis-ca FILE, or append ?skip_verify=true to --redis and trust whoever answers"},
+	{regexp.MustCompile(`x509: certificate has expired`), "renew the server's certificate, or set the clock of this machine"},
+	{regexp.MustCompile(`x509:`), "give the host that the certificate names, or that name in --redis-sni NAME"},
+	{regexp.MustCompile(`certificate required`), "the server wants a client certificate: --redis-cert FILE and --redis-key FILE"},
+	{regexp.MustCompile(`remote error: tls: .*(certificate|authority)`), "the server does not accept the client certificate: give one that an authority signed which the server knows: --redis-cert FILE"},
+	{regexp.MustCompile(`remote error: tls: (handshake failure|protocol version)`), "the server may want a client certificate (--redis-cert, --redis-key), or allow neither TLS 1.2 nor 1.3"},
 	{regexp.MustCompile(`can't parse|HTTP`), "that is no Redis: correct --redis, or use --redis embedded"},
 	{regexp.MustCompile(``), "start it, correct --redis, or use --redis embedded"},
 }

@@ -18,7 +18,8 @@ type Target struct {
 	Auto     bool // DefaultURL if it answers, else the embedded server
 	Embedded bool
 	options  *redis.Options // of a URL; nil otherwise
-	url      string         // as it was given, with user and password
+	url      string         // as it was given, with user and password; with that of a file, too
+	access   Access
 }
 
 // ParseTarget reads "auto", "embedded", or a URL: redis://, rediss:// or unix://, with user, password and
@@ -36,6 +37,9 @@ func ParseTarget(text string) (Target, error) {
 		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://; " +
 			"/ ? # @ and % in a password as %2F %3F %23 %40 and %25)")
 	}
+	if options.TLSConfig != nil {
+		options.TLSConfig.ServerName = "" // that of the host which is dialled: there may be others than the URL's
+	}
 	return Target{options: options, url: text}, nil
 }
 
@@ -45,10 +49,6 @@ func AutoAt(url string) (Target, error) {
 	t.Auto = true
 	return t, err
 }
-
-// URL returns the target with user and password, for [ParseTarget] in a process of the same user; never for
-// showing it. It is "" for the embedded server.
-func (t Target) URL() string { return t.url }
 
 // String returns the target without user and password.
 func (t Target) String() string {

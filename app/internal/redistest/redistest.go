@@ -79,10 +79,13 @@ func (s *Server) signal(signal syscall.Signal) {
 	}
 }
 
-// StartTLS starts a server that speaks TLS at the address that it returns, with tls-auth-clients as given: "yes" wants a
-// certificate of each client.
-func StartTLS(t testing.TB, certificate, key, clients string) (addr string) {
+// StartTLS starts a server that speaks TLS at the address that it returns, with this certificate, or one of the authority
+// if there is none. It wants a certificate of each client that the authority signed, if the arguments do not say otherwise.
+func StartTLS(t testing.TB, a *Authority, cert, key string, args ...string) (addr string) {
 	t.Helper()
+	if cert == "" {
+		cert, key = a.Issue("127.0.0.1", "localhost")
+	}
 	var config net.ListenConfig
 	free, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,6 +94,6 @@ func StartTLS(t testing.TB, certificate, key, clients string) (addr string) {
 	addr = free.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
 	free.Close()
-	Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", clients)
+	Start(t, append([]string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.File}, args...)...)
 	return addr
 }
