@@ -18,6 +18,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/embedded":       {},
 	"cachelab/app/fleet":          {},
 	"cachelab/app/fleet/children": {"cachelab/app/fleet"},
+	"cachelab/app/fleet/meeting":  {"cachelab/app/fleet"},
 	"cachelab/app/redisserver":    {},
 	"cachelab/app/redisstore":     {"cachelab/app/cache", "cachelab/telemetry/redact"},
 	"cachelab/app/events":         {"cachelab/app/cache", "cachelab/app/herd"},
@@ -38,8 +39,8 @@ var mayImport = map[string][]string{
 	"cachelab/telemetry/redact": {},
 }
 
-// Who imports the Redis client: the store sends the commands, the others hand it on or watch it.
-var mayUseRedis = []string{"cachelab/app/redisstore", "cachelab/app/lab", "cachelab/telemetry"}
+// Who imports the Redis client: the store and the meeting send commands, the others hand it on or watch it.
+var mayUseRedis = []string{"cachelab/app/redisstore", "cachelab/app/fleet/meeting", "cachelab/app/lab", "cachelab/telemetry"}
 
 func TestRoomsImportOneWay(t *testing.T) {
 	for _, room := range goList(t, "cachelab/app/...", "cachelab/telemetry/...") {

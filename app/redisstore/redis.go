@@ -1,4 +1,4 @@
-// Package redisstore is the cache's store on Redis, and the only room that sends Redis commands.
+// Package redisstore is the cache's store on Redis, and the only room that sends Redis commands, but for app/fleet/meeting.
 package redisstore
 
 import (
