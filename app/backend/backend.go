@@ -28,30 +28,33 @@ type Config struct {
 	Seed     uint64        // of the jitter and of the failures given in percent
 	// OnCall, if set, is told of each call when it ends, with the caller's context.
 	OnCall func(context.Context, Call)
+	// Probe, if set, watches the calls from the service's side.
+	Probe Probe
 }
 
 // Call is what the service knows about one call.
 type Call struct {
 	Number   int           // counts from 1
 	InFlight int           // callers inside when it came, itself included
-	Queued   time.Duration // waited for capacity
+	Queued   time.Duration // waited for capacity; 0 if there was a place
 	// Redundant: another call for the same key was in flight when it came. Repeated: none was, but the newest answer
 	// for the key was younger than half the TTL.
 	Redundant, Repeated bool
+	Answered            time.Time // the zero time if it was not
 	Err                 error
 }
 
-// Stats is what the service counted.
-type Stats struct {
-	Calls    int
-	InFlight int // callers inside now, running or queued
-	Queued   int // those of them that queue
-	Peak     int // the most in flight at once
-	// Redundant and Repeated calls: those that the cache should have spared. See [Call].
-	Redundant, Repeated int
+// A Probe is told what a call goes through, from its arrival on. It is for telemetry: the service does not depend on it.
+type Probe interface {
+	// Arrive returns the context of the call inside the service, and what is told of its end.
+	Arrive(ctx context.Context, c Call) (context.Context, func(Call))
+	// Queue begins the wait for capacity, of a call that finds none; what it returns is told of the wait's end. So does
+	// Compute, for the work.
+	Queue(context.Context) func(error)
+	Compute(context.Context) func(error)
 }
 
-// Service is the backend. Use [New].
+// Service is the backend. Use [New], or [Runs] for a service that many runs share.
 type Service struct {
 	config Config
 	id     string // of its generations
@@ -62,47 +65,58 @@ type Service struct {
 	stats   Stats
 	recent  recentPeak
 	keys    map[string]*keyState
-	answers []time.Duration // by number - 1: when it was given, since began; 0 for none
-}
-
-// keyState is what tells whether a call for a key is one too many.
-type keyState struct {
-	inFlight int
-	answered time.Time // when the newest answer came; a failure is none
+	answers []time.Duration // the newest ones, by number: when it was given, since began; 0 for none
 }
 
 // New returns a service. The config must be valid: see the flags of the command line.
-func New(config Config) *Service {
-	s := &Service{config: config, id: strings.ToLower(crypto.Text()[:8]), began: time.Now(), recent: newRecentPeak(), keys: map[string]*keyState{}}
-	if config.Capacity > 0 {
-		s.slots = make(chan struct{}, config.Capacity)
+func New(config Config) *Service { return newService(config, newSlots(config.Capacity)) }
+
+func newService(config Config, slots chan struct{}) *Service {
+	if config.Probe == nil {
+		config.Probe = noProbe{}
 	}
-	return s
+	return &Service{config: config, id: strings.ToLower(crypto.Text()[:8]), began: time.Now(), slots: slots,
+		recent: newRecentPeak(), keys: map[string]*keyState{}}
+}
+
+func newSlots(capacity int) chan struct{} {
+	if capacity == 0 {
+		return nil
+	}
+	return make(chan struct{}, capacity)
 }
 
 // Load answers with the price of key as a [price.Value], or fails as configured, or when ctx ends. It implements cache.Loader.
 func (s *Service) Load(ctx context.Context, key string) (string, error) {
-	arrived := time.Now()
-	call := s.enter(key)
-	defer s.leave(key)
-
-	call.Err = s.acquire(ctx)
-	call.Queued = time.Since(arrived)
-	if call.Err == nil {
-		call.Err = s.serve(ctx, call.Number)
-		s.release()
-	}
-	answer := Answer(key)
-	if call.Err == nil {
-		answer.Generation, answer.Delta = s.answer(key, call.Number), time.Since(arrived)
-	}
-	if s.config.OnCall != nil {
-		s.config.OnCall(ctx, call)
-	}
+	answer, call := s.Serve(ctx, key)
 	if call.Err != nil {
 		return "", fmt.Errorf("call %d: %w", call.Number, call.Err)
 	}
 	return answer.String(), nil
+}
+
+// Serve is one call: the answer, and what the service knows of the call, its error included.
+func (s *Service) Serve(ctx context.Context, key string) (answer price.Value, call Call) {
+	arrived := time.Now()
+	call = s.enter(key)
+	defer s.leave(key)
+	inside, end := s.config.Probe.Arrive(ctx, call)
+
+	call.Queued, call.Err = s.acquire(inside)
+	if call.Err == nil {
+		call.Err = s.compute(inside, call.Number)
+		s.release()
+	}
+	if call.Err == nil {
+		answer = Answer(key)
+		call.Answered = s.answer(key, call.Number)
+		answer.Generation, answer.Delta = price.Generation{Backend: s.id, Number: call.Number}, call.Answered.Sub(arrived)
+	}
+	end(call)
+	if s.config.OnCall != nil {
+		s.config.OnCall(ctx, call)
+	}
+	return answer, call
 }
 
 // Answer is an answer for key, of no backend.
@@ -114,92 +128,27 @@ func IsAnswer(key, value string) bool {
 	return known && v.Price == Answer(key).Price
 }
 
-// Answered returns when the service gave the answer that value is; the zero time if it is none of its own.
-func (s *Service) Answered(value string) time.Time {
-	v, known := price.Parse(value)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !known || v.Backend != s.id || v.Number < 1 || v.Number > len(s.answers) || s.answers[v.Number-1] == 0 {
-		return time.Time{}
-	}
-	return s.began.Add(s.answers[v.Number-1])
-}
-
-// Stats returns the counts so far.
-func (s *Service) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}
-
-// RecentPeak returns the most callers in flight in the last 2 s. Asking changes nothing.
-func (s *Service) RecentPeak() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.recent.peak(s.stats.InFlight)
-}
-
-func (s *Service) enter(key string) Call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stats.Calls++
-	s.answers = append(s.answers, 0)
-	s.stats.InFlight++
-	s.stats.Peak = max(s.stats.Peak, s.stats.InFlight)
-	s.recent.note(s.stats.InFlight)
-	call := Call{Number: s.stats.Calls, InFlight: s.stats.InFlight}
-	call.Redundant, call.Repeated = s.tooMany(key)
-	return call
-}
-
-// tooMany counts a call for the key in, and tells whether the cache should have spared it.
-func (s *Service) tooMany(key string) (redundant, repeated bool) {
-	k := s.keys[key]
-	if k == nil {
-		k = &keyState{}
-		s.keys[key] = k
-	}
-	redundant = k.inFlight > 0
-	repeated = !redundant && !k.answered.IsZero() && time.Since(k.answered) < s.config.TTL/2
-	k.inFlight++
-	if redundant {
-		s.stats.Redundant++
-	}
-	if repeated {
-		s.stats.Repeated++
-	}
-	return redundant, repeated
-}
-
-// answer notes an answer, and returns its generation.
-func (s *Service) answer(key string, number int) price.Generation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys[key].answered = time.Now()
-	s.answers[number-1] = max(1, s.keys[key].answered.Sub(s.began))
-	return price.Generation{Backend: s.id, Number: number}
-}
-
-func (s *Service) leave(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recent.note(s.stats.InFlight) // it stood until now
-	s.stats.InFlight--
-	s.keys[key].inFlight--
-}
-
 // acquire takes a slot of the capacity, in the order of arrival.
-func (s *Service) acquire(ctx context.Context) error {
+func (s *Service) acquire(ctx context.Context) (queued time.Duration, err error) {
 	if s.slots == nil {
-		return nil
+		return 0, nil
 	}
+	select {
+	case s.slots <- struct{}{}: // nobody queues where a slot is free
+		return 0, nil
+	default:
+	}
+	began, end := time.Now(), s.config.Probe.Queue(ctx)
 	s.queued(+1)
-	defer s.queued(-1)
+	defer func() {
+		s.queued(-1)
+		end(err)
+	}()
 	select {
 	case s.slots <- struct{}{}:
-		return nil
+		return time.Since(began), nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return time.Since(began), context.Cause(ctx)
 	}
 }
 
@@ -215,8 +164,10 @@ func (s *Service) queued(n int) {
 	s.stats.Queued += n
 }
 
-// serve is the work: waiting.
-func (s *Service) serve(ctx context.Context, number int) error {
+// compute is the work: waiting.
+func (s *Service) compute(ctx context.Context, number int) (err error) {
+	end := s.config.Probe.Compute(ctx)
+	defer func() { end(err) }()
 	latency, fails := s.config.fate(number)
 	timer := time.NewTimer(latency)
 	defer timer.Stop()
@@ -230,6 +181,15 @@ func (s *Service) serve(ctx context.Context, number int) error {
 	}
 	return nil
 }
+
+// noProbe is told nothing.
+type noProbe struct{}
+
+func (noProbe) Arrive(ctx context.Context, _ Call) (context.Context, func(Call)) {
+	return ctx, func(Call) {}
+}
+func (noProbe) Queue(context.Context) func(error)   { return func(error) {} }
+func (noProbe) Compute(context.Context) func(error) { return func(error) {} }
 
 // fate is what the seed holds for the call of this number, whenever it comes and whoever else is there.
 func (c Config) fate(number int) (latency time.Duration, fails bool) {
