@@ -266,7 +266,7 @@ func TestWithoutARedisServerLostRedisUsesTheEmbeddedOne(t *testing.T) {
 	out := program(t, nil, "drill", "lost-redis", "--redis", "redis://127.0.0.1:1", "--workers", "10", "--quiet", "--json", "-")
 	equal(t, "exit code", out.code, cli.ExitOK)
 	equal(t, "redis", decode[facts.Run](t, out.stdout).Redis, "embedded")
-	if !strings.Contains(out.stderr, "no redis-server on this machine (Debian: apt-get install redis-server), so it uses the embedded one") {
+	if !strings.Contains(out.stderr, "neither redis-server nor valkey-server on this machine (Debian: apt-get install redis-server), so it uses the embedded one") {
 		t.Errorf("not said in:\n%s", out.stderr)
 	}
 }

@@ -37,7 +37,8 @@ func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err er
 		return nil, err
 	}
 	locks := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Locks })
-	if err := l.ready(ctx, id, locks); err != nil {
+	rings := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Rings })
+	if err := l.ready(ctx, id, locks, rings); err != nil {
 		return nil, err
 	}
 	l.terminal.Notice(l.settings(string(plan.Scenario), plan.String(l.config.Workers), locks, id))

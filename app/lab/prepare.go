@@ -14,26 +14,38 @@ import (
 )
 
 // ready makes sure that the Redis does what a run will ask of it: the lock is free, the key has expired, and each command
-// is permitted. With auto, a Redis that refuses is left for the embedded one; a line says why.
-func (l *Lab) ready(ctx context.Context, id string, locks bool) error {
+// is permitted. With auto, a Redis that refuses is left for the embedded one; a line says why. Rings may be refused: that is a
+// warning.
+func (l *Lab) ready(ctx context.Context, id string, locks, rings bool) error {
 	locks = locks || l.config.Locks
-	err := l.tryRedis(ctx, id, locks)
+	err := l.tryRedis(ctx, id, locks, rings)
 	if refusal := (*redisstore.Refusal)(nil); !errors.As(err, &refusal) || !l.config.Redis.Auto || l.embedded != nil || l.server != nil {
 		return err
 	}
 	if err := l.embed(fmt.Sprintf(" (%v)", err)); err != nil {
 		return err
 	}
-	return l.tryRedis(ctx, id, locks)
+	return l.tryRedis(ctx, id, locks, rings)
 }
 
 // tryRedis prepares the Redis with connections of its own, as many as the run's.
-func (l *Lab) tryRedis(ctx context.Context, id string, locks bool) error {
+func (l *Lab) tryRedis(ctx context.Context, id string, locks, rings bool) error {
 	redis, err := l.openRedis(ctx, id, nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.prepare(ctx, redis, locks), redis.Close())
+	err = l.prepare(ctx, redis, locks)
+	if err == nil && rings {
+		l.tryRing(ctx, redis)
+	}
+	return errors.Join(err, redis.Close())
+}
+
+// tryRing warns of a Redis by which nobody can be woken.
+func (l *Lab) tryRing(ctx context.Context, redis *redisstore.Redis) {
+	if err := redis.TryRing(ctx, cache.LockKey(l.config.Key)); err != nil && ctx.Err() == nil {
+		l.terminal.Warn(fmt.Sprintf("who waits for a fill is not woken, and sees the value up to half a second later: %v", err))
+	}
 }
 
 // prepare waits for a fill lock that somebody holds, which is never deleted, lets the key expire, and tries each command.

@@ -26,6 +26,8 @@ type Mode struct {
 	Color string
 	// Locks says that the strategy needs the fill lock: its TTL and the wait timeout.
 	Locks bool
+	// Rings says that its winner PUBLISHes on the lock's channel, and that who waits listens there.
+	Rings bool
 	// Traffic says that its promise needs traffic: asked for in rounds it says so.
 	Traffic bool
 	// Grace says that it keeps values beyond their TTL, for the grace time.
@@ -140,6 +142,7 @@ of polling. The message is only a hint: GET decides, and without a message fligh
 		Costs: "a subscription for each process; a message that is lost costs half a second",
 		Color: "#0072B2",
 		Locks: true,
+		Rings: true,
 		New: func(p Parts) cache.Strategy {
 			return &cache.Woken{Aside: p.Aside, Listener: p.Listener, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
 		},

@@ -1,4 +1,4 @@
-// Package redisserver runs a redis-server process of one's own, which may be stopped and started again.
+// Package redisserver runs a redis-server process of one's own, or a valkey-server where there is none, which may be stopped and started again.
 package redisserver
 
 import (
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ErrNone says that there is no redis-server on the machine.
-var ErrNone = errors.New("no redis-server on this machine (Debian: apt-get install redis-server)")
+// ErrNone says that there is no server on the machine.
+var ErrNone = errors.New("neither redis-server nor valkey-server on this machine (Debian: apt-get install redis-server)")
 
 // readyTimeout bounds the start of the process.
 const readyTimeout = 10 * time.Second
@@ -27,23 +27,25 @@ const supervise = `sh -c 'echo $$; exec "$@"' sh "$@" </dev/null & exec >/dev/nu
 // Server is a redis-server on a free port of 127.0.0.1, without persistence, which ends with this process. Make one with
 // [New], and Close it.
 type Server struct {
-	Port int
-	args []string
-	cmd  *exec.Cmd // the shell; nil when stopped
-	held io.Closer // its standard input
-	pid  int       // the redis-server's
+	Port    int
+	program string
+	args    []string
+	cmd     *exec.Cmd // the shell; nil when stopped
+	held    io.Closer // its standard input
+	pid     int       // the redis-server's
 }
 
 // New starts a redis-server with further arguments. The error is [ErrNone] if there is none to start.
 func New(ctx context.Context, args ...string) (*Server, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		return nil, ErrNone
+	program, err := program()
+	if err != nil {
+		return nil, err
 	}
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find a port for a redis-server: %w", err)
 	}
-	s := &Server{Port: port, args: args}
+	s := &Server{Port: port, program: program, args: args}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -59,7 +61,7 @@ func (s *Server) Pid() int { return s.pid }
 // Start starts the process again after Stop, empty, on the same port, and returns when it accepts.
 func (s *Server) Start(ctx context.Context) error {
 	// No folder is needed: nothing is written, and nothing is read from one that others may write to.
-	args := append([]string{"-c", supervise, "sh", "redis-server", "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
+	args := append([]string{"-c", supervise, "sh", s.program, "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/", "--dbfilename", "no-cachelab.rdb"}, s.args...)
 	cmd := exec.Command("sh", args...) // it outlives ctx: Close ends it
 	inOwnGroup(cmd)
@@ -129,6 +131,16 @@ func (s *Server) Stop() error {
 
 // Close stops the process.
 func (s *Server) Close() error { return s.Stop() }
+
+// program is the server that there is, by its path.
+func program() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNone
+}
 
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig

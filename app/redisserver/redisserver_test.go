@@ -34,9 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestAServerEndsWithItsParentHoweverThatEnds(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip(redisserver.ErrNone)
-	}
+	one(t)
 	for name, end := range map[string]func(cmd *exec.Cmd, stdin io.Closer) error{
 		"SIGKILL":            func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Kill() },
 		"exit without Close": func(_ *exec.Cmd, stdin io.Closer) error { return stdin.Close() },
@@ -88,5 +86,51 @@ func TestAServerThatEndsByItselfIsAnErrorSoon(t *testing.T) {
 	}
 	if err == nil || time.Since(started) > 8*time.Second {
 		t.Errorf("got %v after %v", err, time.Since(started))
+	}
+}
+
+// one starts a server, and stops it when the test ends. Without any on the machine the test is skipped.
+func one(t *testing.T) *redisserver.Server {
+	t.Helper()
+	server, err := redisserver.New(t.Context())
+	switch {
+	case errors.Is(err, redisserver.ErrNone):
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+// Where there is no redis-server, a valkey-server will do; with both it is the redis-server.
+func TestAValkeyServerWillDo(t *testing.T) {
+	programOf := func(s *redisserver.Server) string {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.Pid()))
+		if err != nil {
+			t.Skip(err) // no Linux
+		}
+		return program
+	}
+	real := programOf(one(t))
+	folder := t.TempDir()
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"sh": shell, "valkey-server": real} {
+		if err := os.Symlink(to, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder)
+	if got := programOf(one(t)); got != real {
+		t.Errorf("with valkey-server alone %s was started, want %s", got, real)
+	}
+	if err := os.Symlink("/bin/false", filepath.Join(folder, "redis-server")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisserver.New(t.Context()); err == nil || errors.Is(err, redisserver.ErrNone) {
+		t.Errorf("with both, valkey-server was started: %v", err)
 	}
 }

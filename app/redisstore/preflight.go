@@ -63,3 +63,14 @@ func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err 
 	}
 	return r.refused(ctx, fmt.Sprintf("EVAL (store %q and delete %q)", key, lockKey), err)
 }
+
+// TryRing sends what a winner and those who wait send on a channel. What is refused costs them time and no more, so the
+// error, a [*Refusal], is for a warning.
+func (r *Redis) TryRing(ctx context.Context, channel string) error {
+	if err := NewStore(r.keeper).Publish(ctx, channel); err != nil {
+		return r.refused(ctx, fmt.Sprintf("PUBLISH %q", channel), err)
+	}
+	heard := r.keeper.Subscribe(ctx, channel)
+	_, err := heard.ReceiveTimeout(ctx, commandTimeout)
+	return r.refused(ctx, fmt.Sprintf("SUBSCRIBE %q", channel), errors.Join(err, heard.Close()))
+}

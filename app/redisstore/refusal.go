@@ -40,7 +40,8 @@ func (r *Redis) refused(ctx context.Context, tried string, err error) error {
 		return fmt.Errorf("%s: %w", tried, context.Cause(ctx))
 	}
 	refusal := &Refusal{Tried: tried, Where: r.options.Target.Location(), cause: err}
-	refusal.Words, _, _ = strings.Cut(err.Error(), "\n") // many connections that fail alike say it many times
+	refusal.Words, _, _ = strings.Cut(err.Error(), "\n")                       // many connections that fail alike say it many times
+	refusal.Words, _, _ = strings.Cut(refusal.Words, " (possibly because of ") // a guess of crypto/x509
 	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
 		refusal.Words = fmt.Sprintf("no answer within %v", commandTimeout)
 	}
@@ -73,7 +74,8 @@ var causes = []struct {
 	{regexp.MustCompile(`NOAUTH|WRONGPASS|invalid password`), "give user and password: --redis redis://user:password@host:port, or the password in --redis-password-file FILE"},
 	{regexp.MustCompile(`NOPERM.*'([\w|]+)' command`), "grant it (ACL SETUSER NAME +$1), give another user in --redis, or use --redis embedded"},
 	{regexp.MustCompile(`executing the script can't run`), "the user needs in a script what it needs outside: grant +get and +del (ACL SETUSER NAME +get +del)"},
-	{regexp.MustCompile(`NOPERM.*(key|channel)`), "grant the key and its fill lock (ACL SETUSER NAME ~KEY ~KEY:filling), or choose another --key"},
+	{regexp.MustCompile(`NOPERM.*channel`), "grant the channel, which has the fill lock's name (ACL SETUSER NAME &KEY:filling)"},
+	{regexp.MustCompile(`NOPERM.*key`), "grant the key and its fill lock (ACL SETUSER NAME ~KEY ~KEY:filling), or choose another --key"},
 	{regexp.MustCompile(`NOPERM`), "grant it (ACL SETUSER), give another user in --redis, or use --redis embedded"},
 	{regexp.MustCompile(`^OOM `), "the server's memory is full: make room, raise maxmemory, or use --redis embedded"},
 	{regexp.MustCompile(`^READONLY`), "this is a replica: give its master in --redis"},
