@@ -59,8 +59,16 @@ func outside(t *testing.T, project *types.Project) map[string]string {
 func TestPortsFollowTheirVariables(t *testing.T) {
 	project := stack(t)
 	before := outside(t, project)
-	if len(before) != len(published) {
-		t.Errorf("published are %v, known to the test are %v", before, published)
+	if len(before) != len(published)+len(announced) {
+		t.Errorf("published are %v, known to the test are %v and %v", before, published, announced)
+	}
+	for variable, host := range announced {
+		for _, port := range []string{project.Environment[variable], "23456"} {
+			key := host + ":" + port
+			if got := outside(t, stack(t, variable+"="+port))[key]; got != "127.0.0.1:"+port {
+				t.Errorf("%s=%s: %s is published as %q: an announced port is the same inside and outside", variable, port, key, got)
+			}
+		}
 	}
 	for variable, port := range published {
 		t.Run(variable, func(t *testing.T) {
@@ -103,7 +111,7 @@ func TestLinksFollowTheirVariables(t *testing.T) {
 // the proxy for 127.0.0.1, and Grafana for prometheus.
 func TestNoProxyBetweenTheParts(t *testing.T) {
 	for name, service := range stack(t).Services {
-		if name == "redis" {
+		if strings.HasPrefix(service.Image, "redis:") {
 			continue // speaks no HTTP
 		}
 		for _, variable := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {

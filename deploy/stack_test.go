@@ -25,6 +25,19 @@ var published = map[string]struct {
 	"GRAFANA_PORT":    {"grafana", 3000},
 }
 
+// announced says of which host a variable of .env is a port that a Redis process listens on, announces, and publishes.
+var announced = map[string]string{
+	"CLUSTER_PORT_1":          "cluster",
+	"CLUSTER_PORT_2":          "cluster",
+	"CLUSTER_PORT_3":          "cluster",
+	"SENTINEL_MASTER_PORT":    "sentinel",
+	"SENTINEL_REPLICA_PORT_1": "sentinel",
+	"SENTINEL_REPLICA_PORT_2": "sentinel",
+	"SENTINEL_PORT_1":         "sentinel",
+	"SENTINEL_PORT_2":         "sentinel",
+	"SENTINEL_PORT_3":         "sentinel",
+}
+
 // stack loads compose.yaml as docker compose would: with all profiles, .env, and over it the given variables. The
 // shell's own variables are left out, so that the tests see the same everywhere.
 func stack(t *testing.T, variables ...string) *types.Project {
