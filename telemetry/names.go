@@ -5,8 +5,12 @@ import "go.opentelemetry.io/otel/attribute"
 // Every name that the lab gives to a span or an attribute is in this file, and every metric in metrics.go. Dashboards, alert
 // rules and tests take them from there.
 
-// Service is the default of service.name; OTEL_SERVICE_NAME changes it.
-const Service = "cachelab"
+// Service is the default of service.name; OTEL_SERVICE_NAME changes it. PriceService is the backend, wherever it runs: that
+// name stays.
+const (
+	Service      = "cachelab"
+	PriceService = "price-service"
+)
 
 // Spans. Those of a round are named after the mode too: "round broken".
 const (
@@ -22,6 +26,14 @@ const (
 	SpanPublish        = "PUBLISH"
 	SpanWait           = "wait for fill"
 	SpanRefresh        = "refresh" // in the background
+)
+
+// Spans of the price service: one for each backend call, and in it the wait for capacity, of a call that found none, and the
+// work.
+const (
+	SpanPrice   = "GET /price"
+	SpanQueued  = "queued"
+	SpanCompute = "compute"
 )
 
 // Labels are the attributes that every metric of a mode of a run has.

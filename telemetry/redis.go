@@ -46,7 +46,7 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}
-	if t.tracer != nil {
+	if t.tracers != nil {
 		err := redisotel.InstrumentTracing(client,
 			redisotel.WithTracerProvider(namedSpans{t.TracerProvider, naming}),
 			redisotel.WithCallerEnabled(false),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -93,27 +94,30 @@ const (
 // Telemetry is the telemetry of one run. Make one with [Start], and Shutdown it.
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
-	MeterProvider  metric.MeterProvider
+	// PriceService makes the spans of the backend, which is a service of its own, also inside this process. They follow
+	// their parents' sampling, go where the lab's spans go, and are counted with them.
+	PriceService  trace.TracerProvider
+	MeterProvider metric.MeterProvider
 	// Notice is for the user: what was left out, or does not fit the dashboards, and why; "" if nothing.
 	Notice string
 
 	options   Options
-	about     *resource.Resource
 	spans     *counter // nil without export of traces
 	processor sdktrace.SpanProcessor
-	tracer    *sdktrace.TracerProvider // nil without traces
-	meter     *sdkmetric.MeterProvider // nil without metrics
-	metrics   *metricCounter           // nil without export of metrics
-	absent    []string                 // what nobody takes
-	traceable bool                     // spans go to an OTLP receiver
-	patience  time.Duration            // with a receiver of spans that has stopped accepting
+	tracers   []*sdktrace.TracerProvider // none without traces
+	meter     *sdkmetric.MeterProvider   // nil without metrics
+	metrics   *metricCounter             // nil without export of metrics
+	absent    []string                   // what nobody takes
+	traceable bool                       // spans go to an OTLP receiver
+	patience  time.Duration              // with a receiver of spans that has stopped accepting
 }
 
 // Start sets telemetry up. With Off, or OTEL_SDK_DISABLED, nothing is recorded but for Options.Spans, Capture and Reader.
 // The error says what to change; it comes before anything is sent.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	env := lookup(o.Lookup)
-	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: noopmetric.NewMeterProvider(), options: o}
+	t := &Telemetry{TracerProvider: nooptrace.NewTracerProvider(), PriceService: nooptrace.NewTracerProvider(),
+		MeterProvider: noopmetric.NewMeterProvider(), options: o}
 	spanExporter, metricExporter, err := t.exporters(ctx, env, o)
 	if err != nil {
 		return nil, err
@@ -121,14 +125,17 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	if spanExporter == nil && metricExporter == nil && o.processors() == nil && o.Reader == nil {
 		return t, nil
 	}
-	if t.about, err = newResource(ctx, o); err != nil {
+	about, err := newResource(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	if extra := o.processors(); spanExporter != nil || extra != nil {
-		t.startTraces(t.about, spanExporter, extra)
+		if err := t.startTraces(about, spanExporter, extra); err != nil {
+			return nil, err
+		}
 	}
 	if metricExporter != nil || o.Reader != nil {
-		if err := t.startMetrics(t.about, env, metricExporter, o.Reader); err != nil {
+		if err := t.startMetrics(about, env, metricExporter, o.Reader); err != nil {
 			return nil, err
 		}
 	}
@@ -197,8 +204,13 @@ func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
 	return about, nil
 }
 
-func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra []sdktrace.SpanProcessor) {
-	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
+func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.SpanExporter, extra []sdktrace.SpanProcessor) error {
+	aboutService, err := resource.Merge(about, resource.NewSchemaless(semconv.ServiceName(PriceService),
+		semconv.ServiceInstanceID(t.options.Instance+"-"+PriceService)))
+	if err != nil {
+		return fmt.Errorf("describe the %s for telemetry: %w", PriceService, err)
+	}
+	var options []sdktrace.TracerProviderOption
 	if exporter != nil {
 		t.spans = &counter{next: exporter}
 		t.processor = sdktrace.NewBatchSpanProcessor(t.spans, batching(t.options.Lookup)...)
@@ -207,8 +219,13 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 	for _, processor := range extra {
 		options = append(options, sdktrace.WithSpanProcessor(processor))
 	}
-	t.tracer = sdktrace.NewTracerProvider(options...)
-	t.TracerProvider = t.tracer
+	// OTEL_TRACES_SAMPLER is for the lab: whether a call has spans is decided where it comes from.
+	lab := sdktrace.NewTracerProvider(slices.Concat(options, []sdktrace.TracerProviderOption{sdktrace.WithResource(about)})...)
+	service := sdktrace.NewTracerProvider(slices.Concat(options, []sdktrace.TracerProviderOption{sdktrace.WithResource(aboutService),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample()))})...)
+	t.tracers = []*sdktrace.TracerProvider{lab, service}
+	t.TracerProvider, t.PriceService = lab, service
+	return nil
 }
 
 // batching are the lab's own settings, where no variable says otherwise.
@@ -318,11 +335,13 @@ func (t *Telemetry) FlushSpans(ctx context.Context) error {
 // receivers have stopped answering. The error tells what was not delivered; it is no reason to fail the run.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	var errs []error
-	if t.tracer != nil {
+	if t.tracers != nil {
 		errs = append(errs, t.FlushSpans(ctx))
 		limited, cancel := context.WithTimeout(ctx, metricsPatience)
 		defer cancel()
-		errs = append(errs, t.tracer.Shutdown(limited))
+		for _, one := range t.tracers {
+			errs = append(errs, one.Shutdown(limited))
+		}
 		if t.spans != nil {
 			errs = append(errs, t.spans.next.Shutdown(limited))
 		}

@@ -119,10 +119,12 @@ func (b *roundBuilder) rowOf(id string) *Row {
 	return nil
 }
 
-// add adds a span to its worker's row. Round, worker and MISS are the row itself, and no bars on it.
+// add adds a span to its worker's row. Round, worker and MISS are the row itself, and no bars on it; the backend's own are in
+// that of the call.
 func (b *roundBuilder) add(s telemetry.Span) {
 	row := b.rowOf(s.Parent)
-	if row == nil || s.Name == telemetry.SpanMiss {
+	notDrawn := []string{telemetry.SpanMiss, telemetry.SpanPrice, telemetry.SpanQueued, telemetry.SpanCompute}
+	if row == nil || slices.Contains(notDrawn, s.Name) {
 		return
 	}
 	bar := Bar{Kind: s.Name, Start: b.at(s.Start), End: b.at(s.End), Text: spanText(s)}

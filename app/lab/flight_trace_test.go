@@ -18,7 +18,8 @@ func TestTheTracesOfFlights(t *testing.T) {
 			equal(t, "filled", r.Outcomes[cache.Filled], rounds)
 			waiting := r.Outcomes[cache.Waited]
 			want := map[string]int{" > round " + mode: 3 * rounds, "round " + mode + " > worker": workers * rounds, "worker > MISS": rounds,
-				"worker > GET": o.edges()["worker > GET"], "worker > wait for fill": waiting, "MISS > backend call": rounds}
+				"worker > GET": o.edges()["worker > GET"], "worker > wait for fill": waiting, "MISS > backend call": rounds,
+				"backend call > GET /price": rounds, "GET /price > compute": rounds}
 			if mode == "coalesced" {
 				want["MISS > SET"] = rounds
 				equal(t, "Redis's GETs", r.RedisCommands.Get, len(o.named("GET")))

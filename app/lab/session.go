@@ -40,6 +40,7 @@ type session struct {
 	facts       facts.Details
 	kept        *results.Run // nil for none
 	links       int          // of the spans
+	served      int          // backend calls, as the backend counted them
 	unsampled   int          // traces that the sampler left out
 	masked      int          // see drill.Faults
 	undelivered error        // what telemetry could not deliver
@@ -83,6 +84,7 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 		s.bridge.DescribeCall(ctx, c)
 		herd.CountCall(ctx, c.Redundant, c.Repeated)
 	}
+	config.Probe = observe.Service(s.telemetry, s.id, false)
 	s.service = backend.New(config)
 	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, s.service); err != nil {
 		return err
@@ -134,7 +136,8 @@ func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 	if l.Requests > 0 {
 		s.bridge.Finish(l, v)
 	}
-	s.facts.BackendPeak = s.service.Stats().Peak
+	backend := s.service.Stats()
+	s.facts.BackendPeak, s.served = backend.Peak, backend.Calls
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = s.bridge.TraceIDs()
 	}
@@ -178,7 +181,7 @@ func (s *session) result(ledger herd.Ledger) facts.Run {
 	}
 	// A folder that cannot be written is no reason to fail a run.
 	err := record.Save(s.config.Records, record.Record{Run: run, Sent: ledger.Sent, Missed: ledger.Missed, Waiters: ledger.Waiters,
-		Links: s.links, Unsampled: s.unsampled, Masked: s.masked})
+		Links: s.links, Served: s.served, Unsampled: s.unsampled, Masked: s.masked})
 	if err != nil {
 		s.terminal.Warn(err.Error())
 	}

@@ -135,6 +135,7 @@ func TestTheTraceOfBroken(t *testing.T) {
 	want := map[string]int{
 		" > round broken": 3 * rounds, "round broken > worker": n, "worker > GET": n, "worker > MISS": n,
 		"MISS > backend call": n, "MISS > SET": n,
+		"backend call > GET /price": n, "GET /price > compute": n, "GET /price > queued": o.queued(),
 	}
 	if got := o.edges(); !maps.Equal(got, want) {
 		t.Errorf("spans: got %v, want %v", got, want)
@@ -159,6 +160,7 @@ func TestTheTraceOfFixed(t *testing.T) {
 		" > round fixed": 3 * rounds, "round fixed > worker": n, "worker > GET": n, "worker > MISS": firstMisses,
 		"MISS > backend call": r.BackendCalls, "MISS > SET": r.BackendCalls, "MISS > DEL": r.Lock.Acquired,
 		"MISS > GET": r.Lock.Acquired, "MISS > SET NX PX": firstMisses, "MISS > wait for fill": waiting,
+		"backend call > GET /price": r.BackendCalls, "GET /price > compute": r.BackendCalls,
 		"wait for fill > GET": r.Polls, "wait for fill > SET NX PX": r.Lock.Acquired + r.Lock.Held - firstMisses,
 	}
 	for edge, count := range want {
@@ -261,8 +263,11 @@ func (o observed) checkSpans(t *testing.T) {
 				t.Errorf("%s: no port", s.Name())
 			}
 		}
-		if s.Name() == "backend call" {
+		switch s.Name() {
+		case "backend call":
 			kind = trace.SpanKindClient
+		case "GET /price":
+			kind = trace.SpanKindServer
 		}
 		equal(t, "kind of "+s.Name(), s.SpanKind(), kind)
 		if s.Name() == "GET" {
@@ -315,7 +320,37 @@ func (o observed) checkSpans(t *testing.T) {
 		}
 	}
 	equal(t, "call numbers", len(calls), o.run.BackendCalls)
+	o.checkServices(t)
 }
+
+// checkServices checks that the backend is a service of its own, and says of each call what its caller was told.
+func (o observed) checkServices(t *testing.T) {
+	t.Helper()
+	instances := map[string]string{}
+	for _, s := range o.spans {
+		want := "cachelab"
+		if slices.Contains([]string{"GET /price", "queued", "compute"}, s.Name()) {
+			want = "price-service"
+			equal(t, "run of "+s.Name(), attr(s, "run").AsString(), o.run.ID)
+		}
+		about := s.Resource().Set()
+		of := func(key attribute.Key) string { v, _ := about.Value(key); return v.AsString() }
+		equal(t, "service of "+s.Name(), of("service.name"), want)
+		equal(t, "run of the service of "+s.Name(), of("cachelab.run"), o.run.ID)
+		instances[of("service.instance.id")] = want
+		if s.Name() == "GET /price" {
+			for _, key := range []attribute.Key{"call", "in_flight", "queued_ms", "redundant", "repeated"} {
+				equal(t, "GET /price: "+string(key), attr(s, key), attr(o.byID[s.Parent().SpanID()], key))
+			}
+			equal(t, "GET /price has queued", slices.ContainsFunc(o.kids[s.SpanContext().SpanID()], func(kid sdktrace.ReadOnlySpan) bool { return kid.Name() == "queued" }),
+				attr(s, "queued_ms").AsFloat64() > 0)
+		}
+	}
+	equal(t, "instances", len(instances), 2)
+}
+
+// queued are the calls that found no place: all beyond the capacity.
+func (o observed) queued() int { return (workers - 30) * rounds }
 
 // checkMetrics checks every metric against the ledger.
 func (o observed) checkMetrics(t *testing.T) {

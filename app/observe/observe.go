@@ -266,7 +266,7 @@ func (l loader) Load(ctx context.Context, key string) (string, error) {
 		fail(ctx, span, err, err)
 		result := resultOK
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil, errors.Is(err, backend.ErrNoAnswer):
 			result = resultUnknown
 		case err != nil:
 			result = resultError
@@ -282,11 +282,10 @@ func (l loader) Load(ctx context.Context, key string) (string, error) {
 // errPanic is what a backend call came to that did not return.
 var errPanic = errors.New("the backend call panicked")
 
-// DescribeCall adds to the span of a backend call what only the backend knows. The context is the one that Load was
-// called with.
+// DescribeCall adds to the span of a backend call what the backend told of it. The context is the one that Load was called
+// with.
 func (b *Bridge) DescribeCall(ctx context.Context, c backend.Call) {
-	trace.SpanFromContext(ctx).SetAttributes(telemetry.CallNumber.Int(c.Number), telemetry.InFlight.Int(c.InFlight),
-		telemetry.Queued.Float64(milliseconds(c.Queued)), telemetry.Redundant.Bool(c.Redundant), telemetry.Repeated.Bool(c.Repeated))
+	describe(trace.SpanFromContext(ctx), c)
 }
 
 // Probe returns next with telemetry: the spans MISS and wait for fill.

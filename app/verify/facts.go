@@ -112,6 +112,7 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	}
 	t.add("backend calls: answered", n(run.BackendCalls-run.BackendErrors), nil, nil, answers("ok"))
 	t.add("backend calls: failed", n(run.BackendErrors), nil, n(spans.failedCalls), plus(answers("error"), answers("unknown")))
+	t.add("price-service: GET /price", n(r.Served), nil, n(spans.served), nil)
 	t.add("backend calls: redundant", n(run.Redundant), nil, n(spans.redundant), m.sum(telemetry.MetricBackendRedundant))
 	t.add("backend calls: repeated", n(run.Repeated), nil, n(spans.repeated), m.sum(telemetry.MetricBackendRepeated))
 	t.add("expiries", n(run.Expiries), nil, n(spans.ended), m.sum(telemetry.MetricExpiries))

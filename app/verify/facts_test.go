@@ -33,10 +33,10 @@ func agreed() *story {
 			Spans:         telemetry.SpanCounts{Ended: 75, Exported: 75}, TraceIDs: [][]string{{"a"}},
 			Verdict: herd.Verdict{OK: true},
 		},
-		Sent: cache.Sent{Get: 31, Set: 1, Lock: 10, Unlock: 1}, Missed: 10, Waiters: 9, Links: 9,
+		Sent: cache.Sent{Get: 31, Set: 1, Lock: 10, Unlock: 1}, Missed: 10, Waiters: 9, Links: 9, Served: 1,
 	}}
 	s.spans = spanFacts{
-		total: 75, links: 9, hits: 9, misses: 22, polls: 20, acquired: 1, held: 9, released: 1, ended: 1,
+		total: 75, links: 9, served: 1, hits: 9, misses: 22, polls: 20, acquired: 1, held: 9, released: 1, ended: 1,
 		named: map[string]int{"round fixed": 1, "worker": 10, "GET": 31, "MISS": 10, "wait for fill": 9, "SET NX PX": 10, "SET": 1, "DEL": 1,
 			"backend call": 1},
 		outcome: map[string]int{"filled": 1, "waited": 9},
@@ -118,7 +118,7 @@ var (
 	jaegerRows = []string{"round spans (one a slice)", "worker spans, requests", "requests: hit", "requests: filled", "requests: waited",
 		"requests: error", "GET", "GET: hit", "GET: miss", "polls", "MISS", "wait for fill", "links", "SET NX PX", "SET NX PX: acquired",
 		"SET NX PX: held", "re-checks that hit", "SET", "SET, DEL (EVAL)", "SET and SET NX PX", "DEL (EVAL)", "DEL: released", "DEL: lost", "PUBLISH", "wakes by message", "wakes by look", "wakes by reconnect", "backend calls",
-		"backend calls: failed", "backend calls: redundant", "backend calls: repeated", "expiries"}
+		"backend calls: failed", "price-service: GET /price", "backend calls: redundant", "backend calls: repeated", "expiries"}
 )
 
 func TestRows(t *testing.T) {
@@ -130,6 +130,7 @@ func TestRows(t *testing.T) {
 	}{
 		"all agree":               {says: "the app, Redis, Jaeger and Prometheus agree"},
 		"a span more":             {change: func(s *story) { s.spans.named["backend call"]++ }, differs: []string{"backend calls"}},
+		"a call less at its end":  {change: func(s *story) { s.spans.served-- }, differs: []string{"price-service: GET /price"}},
 		"Jaeger holds one more":   {change: func(s *story) { s.spans.total++ }, differs: []string{"spans exported"}},
 		"Jaeger holds one less":   {change: func(s *story) { s.spans.total-- }, differs: []string{"spans exported"}},
 		"a poll less in a graph":  {change: func(s *story) { s.change(-1, "polls_total", "") }, differs: []string{"polls"}},

@@ -17,16 +17,23 @@ type spanFacts struct {
 	wakes   map[string]int // events, by why
 	missing []string       // ids of traces that are not stored
 
-	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated int
+	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated, served int
 }
 
 // jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
 type jaegerTraces struct {
-	Data []struct{ Spans []jaegerSpan }
+	Data []storedTrace
+}
+
+// storedTrace may be of several services.
+type storedTrace struct {
+	Spans     []jaegerSpan
+	Processes map[string]struct{ ServiceName string }
 }
 
 type jaegerSpan struct {
 	SpanID        string
+	ProcessID     string
 	OperationName string
 	References    []struct{ RefType, SpanID string }
 	Tags          []struct {
@@ -94,16 +101,16 @@ func readSpans(ctx context.Context, url string, rounds [][]string) (spanFacts, e
 				return f, fmt.Errorf("read traces from Jaeger: %w; is the stack up (make up)?", err)
 			}
 			for _, t := range traces.Data {
-				f.add(t.Spans)
+				f.add(t)
 			}
 		}
 	}
 	return f, nil
 }
 
-func (f *spanFacts) add(spans []jaegerSpan) {
+func (f *spanFacts) add(trace storedTrace) {
 	name := map[string]string{}
-	for _, s := range spans {
+	for _, s := range trace.Spans {
 		name[s.SpanID] = s.OperationName
 	}
 	count := func(n *int, yes bool) {
@@ -111,7 +118,7 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 			*n++
 		}
 	}
-	for _, s := range spans {
+	for _, s := range trace.Spans {
 		parent, links := s.parent()
 		f.total++
 		f.named[s.OperationName]++
@@ -150,6 +157,8 @@ func (f *spanFacts) add(spans []jaegerSpan) {
 			count(&f.failedCalls, is("error"))
 			count(&f.redundant, is(string(telemetry.Redundant)))
 			count(&f.repeated, is(string(telemetry.Repeated)))
+		case telemetry.SpanPrice:
+			count(&f.served, trace.Processes[s.ProcessID].ServiceName == telemetry.PriceService)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func serve(t *testing.T, answers map[string]string) *httptest.Server {
 
 // A trace as Jaeger answers it, cut to what is read: a winner, and a waiter that is linked to it, polls once in vain, takes
 // the lock over, and finds the value by the re-check.
-const jaegerTrace = `{"data": [{"traceID": "a", "spans": [
+const jaegerTrace = `{"data": [{"traceID": "a", "processes": {"p1": {"serviceName": "cachelab"}, "p2": {"serviceName": "price-service"}}, "spans": [
 	{"spanID": "r", "operationName": "round fixed", "references": [], "tags": [{"key": "workers", "type": "int64", "value": 2}]},
 	{"spanID": "w1", "operationName": "worker", "references": [{"refType": "CHILD_OF", "spanID": "r"}], "tags": [{"key": "outcome", "value": "filled"}]},
 	{"spanID": "m1", "operationName": "MISS", "references": [{"refType": "CHILD_OF", "spanID": "w1"}]},
@@ -46,6 +46,8 @@ const jaegerTrace = `{"data": [{"traceID": "a", "spans": [
 		"tags": [{"key": "error", "value": true}, {"key": "redundant", "value": false}]},
 	{"spanID": "b2", "operationName": "backend call", "references": [{"refType": "CHILD_OF", "spanID": "m1"}],
 		"tags": [{"key": "redundant", "value": true}, {"key": "repeated", "value": true}]},
+	{"spanID": "p1", "operationName": "GET /price", "processID": "p2", "references": [{"refType": "CHILD_OF", "spanID": "b1"}]},
+	{"spanID": "p2", "operationName": "GET /price", "processID": "p1", "references": [{"refType": "CHILD_OF", "spanID": "b2"}]},
 	{"spanID": "s1", "operationName": "SET", "references": [{"refType": "CHILD_OF", "spanID": "m1"}], "tags": [{"key": "ended_cycle", "value": true}]},
 	{"spanID": "s2", "operationName": "SET", "references": [{"refType": "CHILD_OF", "spanID": "m1"}], "tags": [{"key": "ended_cycle", "value": false}]},
 	{"spanID": "d1", "operationName": "DEL", "references": [{"refType": "CHILD_OF", "spanID": "m1"}], "tags": [{"key": "lock.released", "value": true}]},
@@ -67,12 +69,12 @@ func TestSpansAreReadAsJaegerAnswers(t *testing.T) {
 	}
 	named, outcomes, missing := f.named, f.outcome, fmt.Sprint(f.missing)
 	f.named, f.outcome, f.missing = nil, nil, nil
-	want := spanFacts{total: 17, links: 1, hits: 1, misses: 2, polls: 2, rechecks: 1, acquired: 1, held: 1, released: 1, refused: 1,
-		ended: 1, failedCalls: 1, redundant: 1, repeated: 1}
+	want := spanFacts{total: 19, links: 1, hits: 1, misses: 2, polls: 2, rechecks: 1, acquired: 1, held: 1, released: 1, refused: 1,
+		ended: 1, failedCalls: 1, redundant: 1, repeated: 1, served: 1}
 	if fmt.Sprintf("%+v", f) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, want %+v", f, want)
 	}
-	if want := map[string]int{"round fixed": 1, "worker": 2, "MISS": 1, "GET": 4, "SET NX PX": 2, "backend call": 2, "SET": 2, "DEL": 2,
+	if want := map[string]int{"round fixed": 1, "worker": 2, "MISS": 1, "GET": 4, "SET NX PX": 2, "backend call": 2, "GET /price": 2, "SET": 2, "DEL": 2,
 		"wait for fill": 1}; !maps.Equal(named, want) {
 		t.Errorf("spans %v, want %v", named, want)
 	}
