@@ -1,10 +1,21 @@
 package cli_test
 
 import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"cachelab/app/cli"
+	"cachelab/app/internal/redistest"
 	"cachelab/telemetry/otlptest"
 )
 
@@ -72,4 +83,130 @@ func TestTelemetryDoesNotRepeatTheUserOfItsURLs(t *testing.T) {
 			t.Errorf("%s, printed:\n%s%s", protocol, out.stdout, out.stderr)
 		}
 	}
+}
+
+// A password is in nothing that a run leaves behind, wherever it was given and however the run ends: neither in what is printed,
+// nor in a file, nor in what is exported, nor in the arguments of a process that it starts.
+func TestAPasswordIsInNothingThatARunLeavesBehind(t *testing.T) {
+	t.Parallel()
+	const password = "s3cret/@?#%41" // of which "s3cret" stays in any form
+	program := filepath.Join(t.TempDir(), "cachelab")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "cachelab/app").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, test := range map[string]struct {
+		args  string
+		code  int
+		wrong bool                               // the password
+		after func(*exec.Cmd, *redistest.Server) // the first round
+		child bool                               // the run starts a process
+	}{
+		"fixed":              {args: "fixed"},
+		"woken":              {args: "woken"},
+		"a dead winner":      {args: "drill dead-winner", child: true},
+		"wrong password":     {args: "fixed", wrong: true, code: cli.ExitFailed},
+		"an outage":          {args: "fixed", after: func(_ *exec.Cmd, s *redistest.Server) { s.Stop() }, code: cli.ExitFailed},
+		"an interrupted run": {args: "fixed", after: func(p *exec.Cmd, _ *redistest.Server) { _ = p.Process.Signal(os.Interrupt) }, code: cli.ExitFailed},
+	} {
+		for _, form := range []string{"URL", "file"} {
+			t.Run(name+", password in the "+form, func(t *testing.T) {
+				t.Parallel()
+				receiver, folder := otlptest.Start(t), t.TempDir()
+				server := redistest.Start(t, "--requirepass", password)
+				given := password
+				if test.wrong {
+					given = "s3cret of yesterday"
+				}
+				inURL := url.URL{Scheme: "redis", User: url.UserPassword("default", given), Host: server.Addr()}
+				way := []string{"CACHELAB_REDIS=" + inURL.String()}
+				if form == "file" {
+					way = []string{"CACHELAB_REDIS=redis://default@" + server.Addr(), "CACHELAB_REDIS_PASSWORD_FILE=" + file(t, given+"\n")}
+				}
+				args := append(strings.Fields(test.args), "--quiet=false", "--workers", "10", "--ttl", "300ms", "--json", filepath.Join(folder, "run.json"),
+					"--results", filepath.Join(folder, "run.jsonl"), "--report", filepath.Join(folder, "run.html"), "--records", filepath.Join(folder, "records"))
+				var stdout, stderr watched
+				p := exec.CommandContext(t.Context(), program, args...)
+				p.Env, p.Stdout, p.Stderr = append(os.Environ(), append(way, "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)...), &stdout, &stderr
+				if test.after != nil {
+					stdout.text, stdout.do = "round 1/", func() { test.after(p, server) }
+				}
+				if err := p.Start(); err != nil {
+					t.Fatal(err)
+				}
+				children := childrenOf(p.Process.Pid)
+				err := p.Wait()
+				equal(t, "exit code", p.ProcessState.ExitCode(), test.code)
+				if t.Failed() {
+					t.Logf("%v:\n%s%s", err, stdout.kept.String(), stderr.kept.String())
+				}
+				traces := map[string]string{"standard output": stdout.kept.String(), "standard error": stderr.kept.String(), "arguments of children": children()}
+				equal(t, "is there a child", traces["arguments of children"] != "", test.child && runtime.GOOS == "linux")
+				for _, s := range receiver.Spans() {
+					traces["spans"] += s.String()
+				}
+				for _, metrics := range slices.Concat(receiver.Pushes()...) {
+					traces["metrics"] += metrics.String()
+				}
+				err = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+					if err == nil && entry.Type().IsRegular() {
+						text, readErr := os.ReadFile(name)
+						traces[entry.Name()], err = string(text), readErr
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := len(traces); n < 3 || !test.wrong && n < 9 { // records: one, and one file beside
+					t.Errorf("there are only %d traces", n)
+				}
+				for where, text := range traces {
+					if strings.Contains(text, "s3cret") {
+						t.Errorf("the password is in the %s: %s", where, text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// watched keeps what is written, and calls do once, when text was written.
+type watched struct {
+	kept strings.Builder
+	text string
+	do   func()
+	once sync.Once
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	n, err := w.kept.Write(b)
+	if w.do != nil && strings.Contains(w.kept.String(), w.text) {
+		w.once.Do(w.do)
+	}
+	return n, err
+}
+
+// childrenOf collects the arguments of the processes that a process starts, until the function that it returns is called.
+func childrenOf(parent int) (arguments func() string) {
+	ended, all := make(chan struct{}), make(chan string)
+	go func() {
+		var found strings.Builder
+		for {
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+			for _, thread := range threads {
+				pids, _ := os.ReadFile(thread) // the thread may have ended
+				for pid := range strings.FieldsSeq(string(pids)) {
+					line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // so may the child
+					found.Write(line)
+				}
+			}
+			select {
+			case <-ended:
+				all <- found.String()
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	return func() string { close(ended); return <-all }
 }
