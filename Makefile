@@ -7,7 +7,7 @@ BIN := .bin/cachelab
 STATICCHECK = go tool -modfile=$(CURDIR)/.ci/tools/go.mod staticcheck
 
 # Every folder with a go.mod, the program's first; "each" runs a command in some of them. The page's tests need a browser.
-MODULES := . grafana deploy app/page/browser
+MODULES := . grafana deploy app/page/browser app/peers
 TESTED = $(if $(shell command -v chromium 2>/dev/null),$(MODULES),$(filter-out app/page/browser,$(MODULES)))
 define newline
 
@@ -39,7 +39,7 @@ endif
 LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed coalesced woken early stale load compare report live gallery drills up down verify dashboards test race soak bench e2e browser pictures lint fmt clean build go
+.PHONY: help broken fixed coalesced woken early stale load compare report live gallery drills up down verify dashboards test race soak bench peers e2e browser pictures lint fmt clean build go
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -124,6 +124,9 @@ bench: go ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench LoadCPU -benchtime 3x ./app/cli
 	go test -run '^$$' -bench Fold ./app/results
+
+peers: go ## the strategies beside the libraries that others would pick, on a real Redis; 20 minutes
+	@cd app/peers && go build -o ../../.bin/peers . && cd ../.. && .bin/peers $(if $(ARGS),--quiet,--json .bin/peers.json --plot .bin/peers.svg) $(ARGS)
 
 lint: go ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
