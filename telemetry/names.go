@@ -107,5 +107,6 @@ const (
 	Result   = attribute.Key("result")
 	Quantile = attribute.Key("quantile")
 	Command  = attribute.Key("command")
-	By       = attribute.Key("by") // of a wake: message, look, reconnect
+	By       = attribute.Key("by")   // of a wake: message, look, reconnect
+	Node     = attribute.Key("node") // host:port of the Redis that a command is sent to, and of a pool: one, or a cluster's masters
 )

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/extra/redisotel/v9"
@@ -33,17 +34,18 @@ func (n Naming) of(ctx context.Context, sent string) (name, text string) {
 	return name, text
 }
 
-// InstrumentRedis makes each command of the client that has a name exactly one span: redisotel's, with that name, and with
-// today's attribute names added. Dials, handshakes and other commands are left out. It also counts the commands, and
-// reports the pool.
+// InstrumentRedis makes each command of the client of one server that has a name exactly one span: redisotel's, with that name,
+// and with today's attribute names added. Dials, handshakes and other commands are left out. It also counts the commands, and
+// reports the pool, by server.
 func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming Naming) error {
 	commands, err := t.CommandCounter()
 	if err != nil {
 		return fmt.Errorf("instrument the Redis client: %w", err)
 	}
+	node := Node.String(client.Options().Addr)
 	h := &commandHook{naming: naming, commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
 	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock, SpanPublish} {
-		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name)))
+		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name), node))
 		commands.Add(context.Background(), 0, h.counted[name])
 	}
 	if t.tracers != nil {
@@ -64,7 +66,7 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 		return nil
 	}
 	if err := redisotel.InstrumentMetrics(client, redisotel.WithMeterProvider(t.MeterProvider),
-		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(Mode.String(labels.Mode), Scenario.String(labels.Scenario)), redisotel.WithPoolName("workers")); err != nil {
+		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(Mode.String(labels.Mode), Scenario.String(labels.Scenario), node), redisotel.WithPoolName("workers")); err != nil {
 		return fmt.Errorf("report the Redis client's pool: %w", err)
 	}
 	return nil
@@ -81,6 +83,16 @@ type commandKey struct{}
 // WithCommandAttributes adds attributes to the span of the next Redis command that is sent with this context.
 func WithCommandAttributes(ctx context.Context, attributes ...attribute.KeyValue) context.Context {
 	return context.WithValue(ctx, commandKey{}, attributes)
+}
+
+// Redirected tells of a command that a node of a cluster has sent on to another, on the command's span: that one answers.
+func Redirected(ctx context.Context, word, addr string) {
+	host, port, _ := net.SplitHostPort(addr)
+	number, _ := strconv.Atoi(port)
+	node := []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(number)}
+	span := trace.SpanFromContext(ctx)
+	span.AddEvent(word, trace.WithAttributes(node...))
+	span.SetAttributes(node...)
 }
 
 // namedSpans has spans for the commands that have a name, and under that name.

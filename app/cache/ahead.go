@@ -69,5 +69,5 @@ func (r *request) recheck(ctx context.Context) (newer bool, err error) {
 
 // successor is a request that goes on with the lock and the value of r, and counts for itself.
 func (r *request) successor() *request {
-	return &request{Aside: r.Aside, key: r.key, Result: Result{Value: r.Value}, had: r.had, grace: r.grace, token: r.token, lives: r.lives}
+	return &request{Aside: r.Aside, key: r.key, lockKey: r.lockKey, Result: Result{Value: r.Value}, had: r.had, grace: r.grace, token: r.token, lives: r.lives}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// LockKey returns the name of the fill lock of key.
+// LockKey is how the fill lock of key is usually called.
 func LockKey(key string) string { return key + ":filling" }
 
 // Bounds of the steps, in one place.
@@ -34,6 +34,8 @@ type Aside struct {
 	// both sides, so that keys written together do not expire together.
 	TTL       time.Duration
 	TTLJitter float64
+	// LockKey names the fill lock of a key; nil: [LockKey].
+	LockKey func(key string) string
 	// Passage is how much longer than usual a SET and a release may take, in a herd so large that they wait for the
 	// processor.
 	Passage time.Duration
@@ -42,7 +44,8 @@ type Aside struct {
 // request is one Get on its way: the steps it can take, and the facts it collects.
 type request struct {
 	*Aside
-	key string
+	key     string
+	lockKey string // the fill lock's name
 	Result
 
 	token    string    // of the latest lock attempt
@@ -57,7 +60,13 @@ type request struct {
 	sent     bool    // a release whose reply was lost: the lock may be gone by it
 }
 
-func (a *Aside) request(key string) *request { return &request{Aside: a, key: key} }
+func (a *Aside) request(key string) *request {
+	lockKey := LockKey
+	if a.LockKey != nil {
+		lockKey = a.LockKey
+	}
+	return &request{Aside: a, key: key, lockKey: lockKey(key)}
+}
 
 // done ends the request.
 func (r *request) done(err error) (Result, error) {
@@ -131,10 +140,10 @@ func (r *request) lock(ctx context.Context, l FillLock) (won bool, err error) {
 	}
 	r.Sent.Lock++
 	r.lives = time.Now().Add(l.TTL)
-	r.holder, err = r.Store.Lock(ctx, LockKey(r.key), r.token, l.TTL)
+	r.holder, err = r.Store.Lock(ctx, r.lockKey, r.token, l.TTL)
 	r.unsure = err != nil
 	if err != nil {
-		err = fmt.Errorf("SET NX PX %q: %w", LockKey(r.key), err)
+		err = fmt.Errorf("SET NX PX %q: %w", r.lockKey, err)
 		r.storeError(ctx, &r.Errors.Lock, err)
 		return false, r.tolerate(ctx, err)
 	}
@@ -219,7 +228,7 @@ func (r *request) storeAndUnlock(ctx context.Context) {
 	ctx, limited, cancel := r.paidFor(ctx)
 	defer cancel()
 	r.Sent.StoreAndUnlock++
-	s, err := r.Store.StoreAndUnlock(limited, r.key, r.Value, r.ttl(), LockKey(r.key), r.token)
+	s, err := r.Store.StoreAndUnlock(limited, r.key, r.Value, r.ttl(), r.lockKey, r.token)
 	if err == nil && !s.Stored {
 		r.SetsLate++
 	} else {
@@ -272,9 +281,9 @@ func (r *request) unlock(ctx context.Context) {
 
 	for failures := range maxStoreErrors {
 		r.Sent.Unlock++
-		released, err := r.Store.Unlock(limited, LockKey(r.key), r.token)
+		released, err := r.Store.Unlock(limited, r.lockKey, r.token)
 		if err != nil {
-			r.storeError(ctx, &r.Errors.Unlock, fmt.Errorf("DEL %q: %w", LockKey(r.key), err))
+			r.storeError(ctx, &r.Errors.Unlock, fmt.Errorf("DEL %q: %w", r.lockKey, err))
 		}
 		switch {
 		case errors.Is(err, ErrRefused): // and so would be the next try

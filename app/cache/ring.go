@@ -41,10 +41,10 @@ func (r *request) ring(ctx context.Context) {
 	ctx, limited, cancel := r.paidFor(ctx)
 	defer cancel()
 	r.Sent.Publish++
-	if err := r.Store.Publish(limited, LockKey(r.key)); err != nil {
+	if err := r.Store.Publish(limited, r.lockKey); err != nil {
 		r.RingsFailed++
 		r.Tolerated++
-		r.storeError(ctx, &r.Errors.Publish, fmt.Errorf("PUBLISH %q: %w", LockKey(r.key), err))
+		r.storeError(ctx, &r.Errors.Publish, fmt.Errorf("PUBLISH %q: %w", r.lockKey, err))
 	}
 }
 

@@ -46,7 +46,7 @@ func (w *Woken) fly(ctx context.Context, r *request) (err error) {
 func (w *Woken) waitForRing(ctx context.Context, r *request) (won bool, err error) {
 	ctx, end := r.wait(ctx)
 	defer end(&err)
-	wakes, stop := w.Listener.Listen(LockKey(r.key))
+	wakes, stop := w.Listener.Listen(r.lockKey)
 	defer stop()
 
 	limit := time.After(w.WaitTimeout)

@@ -188,7 +188,9 @@ func shown(args []string) []string {
 func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Terminal, command string, plans []lab.Plan) (err error) {
 	s.Capture = !s.Quiet || s.report != ""
 	s.Waterfall = !s.Quiet && len(plans) == 1 // compare ends with all
-	s.Locks = slices.ContainsFunc(plans, func(plan lab.Plan) bool { return plan.Mode.Locks })
+	for _, plan := range plans {
+		s.Modes = append(s.Modes, plan.Mode)
+	}
 	l, err := open(ctx, s, terminal, s.warnings(plans))
 	if err != nil {
 		return err

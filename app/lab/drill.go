@@ -168,7 +168,7 @@ func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Re
 		return err
 	}
 	redisstore.DiscardClientLog()
-	redis, err := redisstore.Open(ctx, redisstore.Options{Target: target, Workers: 1, Name: "cachelab-" + order.Run + "-winner"})
+	redis, err := redisstore.Open(ctx, redisstore.Options{Target: target, Workers: 1, Name: "cachelab-" + order.Run + "-winner", Keys: []string{order.Key, cache.LockKey(order.Key)}})
 	if err != nil {
 		return err
 	}

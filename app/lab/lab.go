@@ -2,6 +2,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"cachelab/app/backend"
+	"cachelab/app/cache"
 	"cachelab/app/embedded"
 	"cachelab/app/facts"
 	"cachelab/app/modes"
@@ -52,8 +54,8 @@ type Config struct {
 	// Spans and Reader, if set, get what is exported, and are there without any receiver.
 	Spans  sdktrace.SpanProcessor
 	Reader sdkmetric.Reader
-	// Locks says that some run of the lab takes the fill lock: before the first it is found out whether Redis permits it.
-	Locks bool
+	// Modes are those of all runs of the lab: before the first it is found out whether Redis permits what they send.
+	Modes []modes.Mode
 	// Capture keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
 	Capture, Waterfall bool
 	// Watch, if set, is called with each mode when its run begins, and what it returns is told of it.
@@ -65,6 +67,7 @@ type Lab struct {
 	config   Config
 	instance string // names this process in telemetry
 	terminal *report.Terminal
+	where    string              // what a Redis of the user's has turned out to be; "" before it was opened
 	embedded *embedded.Server    // nil if a real Redis is used
 	server   *redisserver.Server // of a drill that stops its Redis; nil otherwise
 }
@@ -106,16 +109,21 @@ func (l *Lab) Close() error {
 	return errors.Join(errs...)
 }
 
-func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (*redisstore.Redis, error) {
-	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id, Instrument: instrument}
+func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (r *redisstore.Redis, err error) {
+	key := l.config.Key
+	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id, Instrument: instrument,
+		Keys: []string{key, cache.LockKey(key)}, Redirected: telemetry.Redirected}
 	switch {
 	case l.server != nil:
 		return redisstore.OpenAt(ctx, l.server.Addr(), options)
-	case l.embedded == nil:
-		return redisstore.Open(ctx, options)
+	case l.embedded != nil:
+		options.Commands, options.Starts = l.embedded.Commands, l.embedded.Starts
+		return redisstore.OpenAt(ctx, l.embedded.Addr(), options)
 	}
-	options.Commands, options.Starts = l.embedded.Commands, l.embedded.Starts
-	return redisstore.OpenAt(ctx, l.embedded.Addr(), options)
+	if r, err = redisstore.Open(ctx, options); err == nil {
+		l.where = r.Where()
+	}
+	return r, err
 }
 
 func (l *Lab) redisName() string {
@@ -125,7 +133,7 @@ func (l *Lab) redisName() string {
 	if l.embedded != nil {
 		return "embedded"
 	}
-	return l.config.Redis.Location()
+	return cmp.Or(l.where, l.config.Redis.Location())
 }
 
 // settings are the lines that a run starts with.

@@ -37,8 +37,7 @@ func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err er
 		return nil, err
 	}
 	locks := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Locks })
-	rings := slices.ContainsFunc(plan.Modes, func(m modes.Mode) bool { return m.Rings })
-	if err := l.ready(ctx, id, locks, rings); err != nil {
+	if err := l.ready(ctx, id, plan.Modes...); err != nil {
 		return nil, err
 	}
 	l.terminal.Notice(l.settings(string(plan.Scenario), plan.String(l.config.Workers), locks, id))

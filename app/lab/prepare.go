@@ -1,60 +1,96 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/herd"
+	"cachelab/app/modes"
 	"cachelab/app/redisstore"
 )
 
 // ready makes sure that the Redis does what a run will ask of it: the lock is free, the key has expired, and each command
-// is permitted. With auto, a Redis that refuses is left for the embedded one; a line says why. Rings may be refused: that is a
-// warning.
-func (l *Lab) ready(ctx context.Context, id string, locks, rings bool) error {
-	locks = locks || l.config.Locks
-	err := l.tryRedis(ctx, id, locks, rings)
+// of the modes is permitted. With auto, a Redis that refuses is left for the embedded one; a line says why. Rings may be
+// refused: that is a warning.
+func (l *Lab) ready(ctx context.Context, id string, all ...modes.Mode) error {
+	err := l.tryRedis(ctx, id, all)
 	if refusal := (*redisstore.Refusal)(nil); !errors.As(err, &refusal) || !l.config.Redis.Auto || l.embedded != nil || l.server != nil {
 		return err
 	}
 	if err := l.embed(fmt.Sprintf(" (%v)", err)); err != nil {
 		return err
 	}
-	return l.tryRedis(ctx, id, locks, rings)
+	return l.tryRedis(ctx, id, all)
 }
 
 // tryRedis prepares the Redis with connections of its own, as many as the run's.
-func (l *Lab) tryRedis(ctx context.Context, id string, locks, rings bool) error {
+func (l *Lab) tryRedis(ctx context.Context, id string, all []modes.Mode) error {
 	redis, err := l.openRedis(ctx, id, nil)
 	if err != nil {
 		return err
 	}
-	err = l.prepare(ctx, redis, locks)
-	if err == nil && rings {
-		l.tryRing(ctx, redis)
+	err = l.prepare(ctx, redis, slices.Concat(all, l.config.Modes))
+	if ring := slices.IndexFunc(all, func(m modes.Mode) bool { return m.Rings }); ring >= 0 && err == nil {
+		l.tryRing(ctx, redis, all[ring])
 	}
 	return errors.Join(err, redis.Close())
 }
 
 // tryRing warns of a Redis by which nobody can be woken.
-func (l *Lab) tryRing(ctx context.Context, redis *redisstore.Redis) {
-	if err := redis.TryRing(ctx, cache.LockKey(l.config.Key)); err != nil && ctx.Err() == nil {
+func (l *Lab) tryRing(ctx context.Context, redis *redisstore.Redis, mode modes.Mode) {
+	channel, err := redis.LockKey(l.config.Key, mode.OneSlot)
+	if err == nil {
+		err = redis.TryRing(ctx, channel)
+	}
+	if err != nil && ctx.Err() == nil {
 		l.terminal.Warn(fmt.Sprintf("who waits for a fill is not woken, and sees the value up to half a second later: %v", err))
 	}
 }
 
 // prepare waits for a fill lock that somebody holds, which is never deleted, lets the key expire, and tries each command.
-func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) (err error) {
-	key, lock := l.config.Key, cache.LockKey(l.config.Key)
-	tried := lock
-	if !locks {
-		tried = ""
+func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, all []modes.Mode) error {
+	trials, err := l.trials(redis, all)
+	for _, trial := range trials {
+		if err = l.prepareLock(ctx, redis, trial); err != nil {
+			break
+		}
 	}
+	return err
+}
+
+// trials are what the modes need: each name that their locks have here.
+func (l *Lab) trials(redis *redisstore.Redis, all []modes.Mode) (trials []redisstore.Trial, err error) {
+	key := l.config.Key
+	for _, mode := range all {
+		if !mode.Locks {
+			continue
+		}
+		lock, err := redis.LockKey(key, mode.OneSlot)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", mode.Name, err)
+		}
+		at := slices.IndexFunc(trials, func(t redisstore.Trial) bool { return t.Lock == lock })
+		if at < 0 {
+			at = len(trials)
+			trials = append(trials, redisstore.Trial{Key: key, Value: backend.Answer(key).String(), Lock: lock})
+		}
+		trials[at].InOneCommand = trials[at].InOneCommand || mode.OneSlot
+	}
+	if len(trials) == 0 {
+		trials = []redisstore.Trial{{Key: key, Value: backend.Answer(key).String()}}
+	}
+	return trials, nil
+}
+
+func (l *Lab) prepareLock(ctx context.Context, redis *redisstore.Redis, trial redisstore.Trial) (err error) {
+	key, lock := trial.Key, cmp.Or(trial.Lock, cache.LockKey(trial.Key)) // who locks not waits for who does
 	for range maxPreflights {
 		if err := l.awaitLock(ctx, redis, lock); err != nil {
 			return err
@@ -62,7 +98,7 @@ func (l *Lab) prepare(ctx context.Context, redis *redisstore.Redis, locks bool) 
 		if err := redis.Forget(ctx, key, func(value string) bool { return backend.IsAnswer(key, value) }); err != nil {
 			return err
 		}
-		if err = redis.Preflight(ctx, key, tried, backend.Answer(key).String()); !errors.Is(err, redisstore.ErrLocked) {
+		if err = redis.Preflight(ctx, trial); !errors.Is(err, redisstore.ErrLocked) {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func TestAutoLeavesARedisThatRefuses(t *testing.T) {
 // Compare shall not find out after its first run that its second cannot be made, or is made elsewhere.
 func TestWhatALaterRunNeedsIsTriedBeforeTheFirst(t *testing.T) {
 	c := auto(t, redistest.Start(t, "--user", "default", "on", "nopass", "~*", "+@all", "-eval").URL())
-	c.Locks = true
+	c.Modes = modes.All()
 	if run, _, err := small(t, c, "broken"); err != nil || run.Redis != "embedded" {
 		t.Errorf("on %s, %v, want embedded", run.Redis, err)
 	}

@@ -36,7 +36,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	if err := l.takeOwnRedis(ctx, plan.Drill); err != nil {
 		return facts.Run{}, err
 	}
-	if err := l.ready(ctx, id, plan.Mode.Locks, plan.Mode.Rings); err != nil {
+	if err := l.ready(ctx, id, plan.Mode); err != nil {
 		return facts.Run{}, err
 	}
 	who := herd.Count(l.config.Workers, "worker") + " x " + herd.Count(l.config.Rounds, "round")

@@ -101,6 +101,7 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 		Backend: tell.Loader(s.bridge.Loader(faults.Loader(s.service))),
 		Probe:   tell.Probe(s.bridge.Probe(herd.Probe{})),
 		TTL:     s.config.TTL,
+		LockKey: s.lockKey,
 		Passage: redisstore.Passage(s.config.Workers),
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
@@ -114,6 +115,12 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 		aside.TTLJitter = ttlJitter
 		return s.mode.New(modes.Parts{Aside: aside, Lock: lock, Listener: s.redis.NewListener(), WaitTimeout: s.config.WaitTimeout, Ahead: ahead})
 	}, s.config.TTLJitter)
+}
+
+// lockKey names the fill lock of the mode's strategy. A run is not begun whose key has none.
+func (s *session) lockKey(key string) string {
+	name, _ := s.redis.LockKey(key, s.mode.OneSlot)
+	return name
 }
 
 // results begin, and say how responses are read, and that they are kept.

@@ -20,6 +20,7 @@ value that it has. Under enough traffic nobody misses, and there are more calls 
 		Costs:   "at 400 requests a second about 1.5 calls for each TTL, and who refreshes waits for its own fill",
 		Color:   "#E69F00",
 		Locks:   true,
+		OneSlot: true,
 		Traffic: true,
 		New: func(p Parts) cache.Strategy {
 			return &cache.Early{Fixed: cache.Fixed{Aside: p.Aside, Lock: p.Lock, WaitTimeout: p.WaitTimeout},
@@ -42,6 +43,7 @@ TTL by as much as a fill takes. Its promise needs traffic: 400 requests a second
 		Costs:   "old values: by as much as a fill takes, and by the grace time while the backend fails; work that outlives its request",
 		Color:   "#56B4E9",
 		Locks:   true,
+		OneSlot: true,
 		Traffic: true,
 		Grace:   true,
 		New: func(p Parts) cache.Strategy {

@@ -28,6 +28,8 @@ type Mode struct {
 	Locks bool
 	// Rings says that its winner PUBLISHes on the lock's channel, and that who waits listens there.
 	Rings bool
+	// OneSlot says that it names key and fill lock in one command: in a cluster both must be in one slot.
+	OneSlot bool
 	// Traffic says that its promise needs traffic: asked for in rounds it says so.
 	Traffic bool
 	// Grace says that it keeps values beyond their TTL, for the grace time.
@@ -137,12 +139,13 @@ func woken() Mode {
 		Long: `As coalesced, and the flights of all processes share the fill lock of fixed. The winner stores and releases in
 one script and PUBLISHes on a channel that has the lock's name. Flights that lost the lock listen there instead
 of polling. The message is only a hint: GET decides, and without a message flights look every 500 ms.`,
-		See:   "a single backend call at each expiry, however many processes; the others are woken, and do not poll",
-		Good:  "many processes with many callers each: one call for all, and a wait that ends with the fill",
-		Costs: "a subscription for each process; a message that is lost costs half a second",
-		Color: "#0072B2",
-		Locks: true,
-		Rings: true,
+		See:     "a single backend call at each expiry, however many processes; the others are woken, and do not poll",
+		Good:    "many processes with many callers each: one call for all, and a wait that ends with the fill",
+		Costs:   "a subscription for each process; a message that is lost costs half a second",
+		Color:   "#0072B2",
+		Locks:   true,
+		Rings:   true,
+		OneSlot: true,
 		New: func(p Parts) cache.Strategy {
 			return &cache.Woken{Aside: p.Aside, Listener: p.Listener, Lock: p.Lock, WaitTimeout: p.WaitTimeout}
 		},

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Commands that the workers send, as Redis counts them. What a [Command] adds to them, its Adds says.
@@ -41,7 +44,7 @@ const (
 type Census struct {
 	began, ended time.Time // of the reading
 	commands     map[string]int
-	server       string                   // this start of the server
+	server       string                   // this start of the server, or of all masters of a cluster
 	connections  int                      // ever accepted
 	dialled      int                      // of those, by us
 	strangers    map[string]time.Duration // clients that are not of the run, by id: how long they were idle, as Redis says
@@ -65,30 +68,55 @@ func (r *Redis) TakeCensus(ctx context.Context) Census {
 		c.err = errNameless
 		return c
 	}
-	var server, info, stats, clients string
-	if server, c.err = r.keeper.Info(ctx, "server").Result(); c.err != nil {
+	c.strangers, c.commands = map[string]time.Duration{}, map[string]int{}
+	masters, err := r.keeper.masters(ctx)
+	if err != nil {
+		c.err = err
 		return c
 	}
-	if info, c.err = r.keeper.Info(ctx, "commandstats").Result(); c.err != nil {
-		return c
-	}
-	if stats, c.err = r.keeper.Info(ctx, "stats").Result(); c.err != nil {
-		return c
-	}
-	if clients, c.err = r.keeper.ClientList(ctx).Result(); c.err != nil {
-		return c
+	var servers []string
+	for _, master := range masters {
+		server, err := c.add(ctx, master, r.options.Name)
+		if err != nil {
+			c.err = err
+			return c
+		}
+		servers = append(servers, server)
 	}
 	c.ended = time.Now()
-	c.server = serverRun.FindString(server)
-	c.commands = map[string]int{}
+	slices.Sort(servers)
+	c.server = strings.Join(servers, " ")
+	return c
+}
+
+// add reads the counters of one server, and returns what names its start.
+func (c *Census) add(ctx context.Context, client *redis.Client, name string) (server string, err error) {
+	var info, stats, clients string
+	if server, err = client.Info(ctx, "server").Result(); err != nil {
+		return "", err
+	}
+	if info, err = client.Info(ctx, "commandstats").Result(); err != nil {
+		return "", err
+	}
+	if stats, err = client.Info(ctx, "stats").Result(); err != nil {
+		return "", err
+	}
+	if clients, err = client.ClientList(ctx).Result(); err != nil {
+		return "", err
+	}
+	server = serverRun.FindString(server)
 	for _, m := range commandStat.FindAllStringSubmatch(info, -1) {
-		c.commands[m[1]], _ = strconv.Atoi(m[2])
+		calls, _ := strconv.Atoi(m[2])
+		c.commands[m[1]] += calls
 	}
 	if m := connectionStat.FindStringSubmatch(stats); m != nil {
-		c.connections, _ = strconv.Atoi(m[1])
+		connections, _ := strconv.Atoi(m[1])
+		c.connections += connections
 	}
-	c.strangers = strangers(clients, r.options.Name)
-	return c
+	for id, idle := range strangers(clients, name) {
+		c.strangers[server+" "+id] = idle
+	}
+	return server, nil
 }
 
 var (
@@ -154,10 +182,17 @@ func strangers(clients, name string) map[string]time.Duration {
 			key, value, _ := strings.Cut(f, "=")
 			fields[key] = value
 		}
-		if own := fields["name"]; own != name && !strings.HasPrefix(own, name+"-") {
+		if own := fields["name"]; own != name && !strings.HasPrefix(own, name+"-") && !housekeeping(fields) {
 			idle, _ := strconv.Atoi(fields["idle"]) // in whole seconds
 			all[fields["id"]] = time.Duration(idle) * time.Second
 		}
 	}
 	return all
 }
+
+// housekeeping tells the servers' own connections from those of clients: a replica's, and a sentinel's.
+func housekeeping(fields map[string]string) bool {
+	return strings.Contains(fields["flags"], "S") || sentinelName.MatchString(fields["name"])
+}
+
+var sentinelName = regexp.MustCompile(`^sentinel-[0-9a-f]+-(cmd|pubsub)$`)

@@ -102,7 +102,7 @@ func (r *Redis) AwaitExpiry(ctx context.Context, key string) error {
 // the keeper's: their pool goes on answering with its last dial error, and dials again only once a second.
 func (r *Redis) awaitWorkers(ctx context.Context) error {
 	for started := time.Now(); ; {
-		err := warm(ctx, r.client)
+		err := r.warm(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

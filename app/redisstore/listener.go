@@ -20,7 +20,7 @@ const (
 // listener implements cache.Listener with one connection, made when somebody listens. go-redis connects again and subscribes
 // again by itself; that its Subscribe returned says only that the command was written.
 type listener struct {
-	client *redis.Client
+	client *nodes
 
 	mu       sync.Mutex // guards all below
 	pubsub   *redis.PubSub
@@ -36,7 +36,7 @@ type subscription struct {
 	idle      *time.Timer
 }
 
-func newListener(client *redis.Client) *listener {
+func newListener(client *nodes) *listener {
 	return &listener{client: client, channels: map[string]*subscription{}}
 }
 

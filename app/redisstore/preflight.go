@@ -13,12 +13,21 @@ const trialTTL = time.Second
 // ErrLocked says that another process holds the fill lock.
 var ErrLocked = errors.New("the fill lock is held")
 
+// Trial says what a preflight tries.
+type Trial struct {
+	Key   string // must be forgotten
+	Value string // is stored there for a moment
+	Lock  string // must be free; "" where no strategy locks
+	// InOneCommand says that a strategy stores the value and gives the lock back in one command.
+	InOneCommand bool
+}
+
 // Preflight sends each command that the strategies send, once, on the real keys: a user may have rights on just these
-// two. The key must be forgotten; lockKey must be free, and is "" where no strategy locks. Value is what is stored for
-// that moment, under the lock; all is removed again. It goes by the housekeeping's connection and comes before the first
-// census, so nobody counts it. The error is a [*Refusal], or [ErrLocked] if another process has taken the lock: its fill
-// must not be disturbed.
-func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err error) {
+// two. What it stores is removed again. It goes by the housekeeping's connection and comes before the first census, so
+// nobody counts it. The error is a [*Refusal], or [ErrLocked] if another process has taken the lock: its fill must not be
+// disturbed.
+func (r *Redis) Preflight(ctx context.Context, t Trial) (err error) {
+	key, lockKey, value := t.Key, t.Lock, t.Value
 	ending := context.WithoutCancel(ctx)
 	store := NewStore(r.keeper)
 	token := "preflight-" + r.options.Name
@@ -53,7 +62,7 @@ func (r *Redis) Preflight(ctx context.Context, key, lockKey, value string) (err 
 	if _, _, err = store.Set(ctx, key, value, trialTTL); err != nil {
 		return r.refused(ctx, fmt.Sprintf("SET %q GET PX", key), err)
 	}
-	if lockKey == "" {
+	if !t.InOneCommand {
 		return nil
 	}
 	// Each of the two ways through the script: with a lock that is not ours the key is asked for, and is there.

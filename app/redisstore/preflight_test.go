@@ -42,7 +42,7 @@ func prepareAt(t *testing.T, target redisstore.Target, lockKey string) error {
 		err = r.Forget(t.Context(), hotKey, anyValue)
 	}
 	if err == nil {
-		err = r.Preflight(t.Context(), hotKey, lockKey, "19.99")
+		err = r.Preflight(t.Context(), redisstore.Trial{Key: hotKey, Value: "19.99", Lock: lockKey, InOneCommand: lockKey != ""})
 	}
 	return errors.Join(err, r.Close())
 }
@@ -265,7 +265,7 @@ func TestAPreflightKeepsAwayFromALockThatIsHeld(t *testing.T) {
 		if _, _, err := r.Set(t.Context(), hotKey, "19.99", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Preflight(t.Context(), hotKey, hotLock, "0.00"); err != redisstore.ErrLocked {
+		if err := r.Preflight(t.Context(), redisstore.Trial{Key: hotKey, Value: "0.00", Lock: hotLock}); err != redisstore.ErrLocked {
 			t.Errorf("got %v", err)
 		}
 		if value, _, err := r.Get(t.Context(), hotKey); value != "19.99" || err != nil {
@@ -279,7 +279,7 @@ func TestAPreflightKeepsAwayFromALockThatIsHeld(t *testing.T) {
 
 func TestAPreflightWorksOnEachServer(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
-		if err := r.Preflight(t.Context(), hotKey, hotLock, "19.99"); err != nil {
+		if err := r.Preflight(t.Context(), redisstore.Trial{Key: hotKey, Value: "19.99", Lock: hotLock}); err != nil {
 			t.Error(err)
 		}
 		if _, found, err := r.Get(t.Context(), hotKey); found || err != nil {

@@ -32,9 +32,13 @@ type Options struct {
 	Workers int // the pool is sized for them
 	// Name is what the connections call themselves, unique to the run: other clients of the server have other names.
 	Name string
-	// Instrument, if set, is called with the workers' client once its connections are warm, so that dials and
-	// handshakes are not seen.
+	// Keys are those that the workers use most: connections are warm where they are. Only in a cluster does it matter.
+	Keys []string
+	// Instrument, if set, is called with the workers' client of each server that holds keys, before it sends anything.
 	Instrument func(*redis.Client) error
+	// Redirected, if set, is told when a node of a cluster does not execute a command but sends it on to the one at addr (or, as
+	// it has only some of the keys yet, wants it once more): with the node's word, MOVED, ASK or TRYAGAIN, in the command's context.
+	Redirected func(ctx context.Context, word, addr string)
 	// Commands, if set, counts for a server that keeps no command statistics (the embedded one).
 	Commands func() map[string]int
 	// Starts tells how often such a server was started. The others name themselves anew with each start.
@@ -45,9 +49,11 @@ type Options struct {
 type Redis struct {
 	*Store
 	*listener
-	client  *redis.Client
-	keeper  *redis.Client
+	client  *nodes
+	keeper  *nodes
 	options Options
+	where   string // see Where
+	kind    Topology
 	others  []*listener
 	dialled atomic.Int64 // connections made by the run, those that failed or were closed again included
 }
@@ -62,9 +68,9 @@ func (discard) Printf(context.Context, string, ...any) {}
 
 // Probe reports whether the Redis of an auto target answers, and if not, why.
 func Probe(ctx context.Context, t Target) error {
-	r := &Redis{options: Options{Target: t}}
-	r.keeper = r.newClient(1, 0)
-	defer r.keeper.Close()
+	r := &Redis{options: Options{Target: t}, where: t.Location()}
+	r.keeper = alone(r.newClient(t.options.Addr, 1, 0))
+	defer r.keeper.close()
 	err := ping(ctx, r.keeper, autoTimeout)
 	switch answer := redis.Error(nil); {
 	case err == nil:
@@ -75,13 +81,10 @@ func Probe(ctx context.Context, t Target) error {
 	return fmt.Errorf("none at %s: %w", t.options.Addr, err)
 }
 
-// Open connects, and warms a connection for each worker up to a limit. The error says what was tried and what
-// to do. The caller must Close.
+// Open connects to the servers behind the target, whatever they are, and warms a connection for each worker up to a limit. The
+// error says what was tried and what to do. The caller must Close.
 func Open(ctx context.Context, options Options) (*Redis, error) {
-	r := &Redis{options: options}
-	r.client = r.newClient(min(options.Workers, maxPool), Passage(options.Workers))
-	r.keeper = r.newClient(1, 0)
-	r.Store, r.listener = NewStore(r.client), newListener(r.keeper)
+	r := &Redis{options: options, kind: Standalone, where: options.Target.Location()}
 	err := r.start(ctx)
 	if err == nil {
 		return r, nil
@@ -100,29 +103,97 @@ func OpenAt(ctx context.Context, addr string, options Options) (*Redis, error) {
 	return Open(ctx, options)
 }
 
+// Where says where the Redis is and, if it does not stand alone, what it is; without user and password.
+func (r *Redis) Where() string { return r.where }
+
+// Topology tells what it is.
+func (r *Redis) Topology() Topology { return r.kind }
+
 func (r *Redis) start(ctx context.Context) error {
+	entry := r.options.Target.options.Addr
+	r.keeper = alone(r.newClient(entry, 1, 0))
 	if err := ping(ctx, r.keeper, answerTimeout); err != nil {
 		return r.refused(ctx, "PING", err)
 	}
-	if err := warm(ctx, r.client); err != nil {
-		return r.refused(ctx, fmt.Sprintf("PING on %d connections", r.client.Options().PoolSize), err)
-	}
-	if r.options.Instrument != nil {
-		if err := r.options.Instrument(r.client); err != nil {
-			return err
+	var slots func(context.Context) ([]redis.ClusterSlot, error)
+	switch Topology(hello(ctx, r.keeper)["mode"]) {
+	case Sentinel:
+		watchers, master, err := watching(ctx, r.options.Target)
+		if err != nil {
+			return r.refused(ctx, "SENTINEL", err)
 		}
+		slots, r.kind = watchers.slots, Sentinel
+		r.where += fmt.Sprintf(" (sentinel: master %s at %s)", watchers.name, master)
+	case Cluster:
+		r.kind = Cluster
 	}
-	if r.options.Workers > maxPool {
-		r.client.AddHook(newQueue(r.options.Workers))
+	if err := r.connect(ctx, slots); err != nil {
+		return err
+	}
+	if err := r.warm(ctx); err != nil {
+		return r.refused(ctx, fmt.Sprintf("PING on %d connections", r.pool()), err)
 	}
 	return nil
+}
+
+// connect makes the clients of the servers that hold the keys.
+func (r *Redis) connect(ctx context.Context, slots func(context.Context) ([]redis.ClusterSlot, error)) error {
+	entry := r.options.Target.options.Addr
+	if r.kind == Standalone {
+		client, err := r.newWorkers(entry)
+		r.client = alone(client)
+		r.use()
+		return err
+	}
+	first := r.keeper
+	housekeeper := func(addr string) (*redis.Client, error) { return r.newClient(addr, 1, 0), nil }
+	r.keeper = together(entry, slots, housekeeper, func(context.Context, string, string) {})
+	r.client = together(entry, slots, r.newWorkers, r.redirected)
+	r.use()
+	if err := first.close(); err != nil {
+		return err
+	}
+	masters, err := r.keeper.masters(ctx)
+	if err != nil {
+		return r.refused(ctx, "CLUSTER SLOTS", err)
+	}
+	if r.kind == Cluster {
+		r.where += fmt.Sprintf(" (cluster of %d)", len(masters))
+	}
+	return nil
+}
+
+func (r *Redis) use() {
+	r.Store, r.listener = NewStore(r.client), newListener(r.keeper)
+}
+
+func (r *Redis) redirected(ctx context.Context, word, addr string) {
+	if r.options.Redirected != nil {
+		r.options.Redirected(ctx, word, addr)
+	}
 }
 
 // nameRefused is how servers refuse CLIENT SETNAME, with and without the subcommand.
 var nameRefused = regexp.MustCompile(`(?i)(NOPERM|unknown (sub)?command).*\bclient\b`)
 
-func (r *Redis) newClient(pool int, passage time.Duration) *redis.Client {
+// pool is how many connections the workers have to each server.
+func (r *Redis) pool() int { return min(r.options.Workers, maxPool) }
+
+// newWorkers returns the workers' client of one server.
+func (r *Redis) newWorkers(addr string) (client *redis.Client, err error) {
+	client = r.newClient(addr, r.pool(), Passage(r.options.Workers))
+	if r.options.Instrument != nil {
+		err = r.options.Instrument(client)
+	}
+	if r.options.Workers > maxPool {
+		client.AddHook(newQueue(r.options.Workers))
+	}
+	return client, err
+}
+
+func (r *Redis) newClient(addr string, pool int, passage time.Duration) *redis.Client {
 	o := clientOptions(r.options.Target, pool, r.options.Name)
+	o.Addr = addr
 	o.ReadTimeout += passage
 	o.PoolTimeout += passage
 	o.Dialer = r.dial(o.TLSConfig)
@@ -171,10 +242,13 @@ func (r *Redis) NewListener() cache.Listener {
 // Close closes the connections.
 func (r *Redis) Close() error {
 	var errs []error
-	for _, l := range append(r.others, r.listener) {
+	for _, l := range r.others {
 		errs = append(errs, l.close())
 	}
-	return errors.Join(append(errs, r.client.Close(), r.keeper.Close())...)
+	if r.client != nil { // else it was never used
+		errs = append(errs, r.listener.close(), r.client.close())
+	}
+	return errors.Join(append(errs, r.keeper.close())...)
 }
 
 func clientOptions(t Target, pool int, name string) *redis.Options {
@@ -191,7 +265,7 @@ func clientOptions(t Target, pool int, name string) *redis.Options {
 	return &o
 }
 
-func ping(ctx context.Context, client *redis.Client, timeout time.Duration) error {
+func ping(ctx context.Context, client redis.UniversalClient, timeout time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	started := time.Now()
@@ -200,6 +274,21 @@ func ping(ctx context.Context, client *redis.Client, timeout time.Duration) erro
 		return fmt.Errorf("no answer within %v", time.Since(started).Round(100*time.Millisecond))
 	}
 	return err
+}
+
+// warm opens the workers' connections where their keys are.
+func (r *Redis) warm(ctx context.Context) error {
+	servers, err := r.client.of(ctx, r.options.Keys)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(servers))
+	var done sync.WaitGroup
+	for i, server := range servers {
+		done.Go(func() { errs[i] = warm(ctx, server) })
+	}
+	done.Wait()
+	return errors.Join(errs...)
 }
 
 // warm opens all connections of the pool: it holds as many at once as there are.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,28 +300,31 @@ func TestOpenSaysWhatWasTriedAndWhatToDo(t *testing.T) {
 
 func TestConnectionsAreWarmBeforeTheFirstCommand(t *testing.T) {
 	server := redistest.Start(t)
-	var dials int
+	var dials atomic.Int32
+	var client *redis.Client
 	r := open(t, server.Addr(), func(o *redisstore.Options) {
 		o.Workers = 20
-		o.Instrument = func(client *redis.Client) error {
-			if idle := client.PoolStats().IdleConns; idle != 20 {
-				t.Errorf("%d idle connections, want 20", idle)
-			}
+		o.Instrument = func(c *redis.Client) error {
+			client = c
 			client.AddHook(dialHook{&dials})
 			return nil
 		}
 	})
+	if idle := client.PoolStats().IdleConns; idle != 20 {
+		t.Errorf("%d idle connections, want 20", idle)
+	}
+	dials.Store(0)
 	everyCommand(t, r)
-	if dials != 0 {
-		t.Errorf("%d connections were opened by commands, want 0", dials)
+	if n := dials.Load(); n != 0 {
+		t.Errorf("%d connections were opened by commands, want 0", n)
 	}
 }
 
-type dialHook struct{ dials *int }
+type dialHook struct{ dials *atomic.Int32 }
 
 func (h dialHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		*h.dials++
+		h.dials.Add(1)
 		return next(ctx, network, addr)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ func (r *Redis) refused(ctx context.Context, tried string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", tried, context.Cause(ctx))
 	}
-	refusal := &Refusal{Tried: tried, Where: r.options.Target.Location(), cause: err}
+	refusal := &Refusal{Tried: tried, Where: r.where, cause: err}
 	refusal.Words, _, _ = strings.Cut(err.Error(), "\n")                       // many connections that fail alike say it many times
 	refusal.Words, _, _ = strings.Cut(refusal.Words, " (possibly because of ") // a guess of crypto/x509
 	if slow := net.Error(nil); errors.As(err, &slow) && slow.Timeout() {
@@ -124,16 +123,7 @@ func (r *Redis) version(ctx context.Context) string {
 			return m[1]
 		}
 	}
-	var version string
-	switch hello := r.keeper.Do(ctx, "HELLO").Val().(type) {
-	case map[any]any:
-		version, _ = hello["version"].(string)
-	case []any: // in the older protocol
-		if at := slices.Index(hello, any("version")) + 1; at > 0 && at < len(hello) {
-			version, _ = hello[at].(string)
-		}
-	}
-	return version
+	return hello(ctx, r.keeper)["version"]
 }
 
 // listenTimeout bounds the wait for what a server has to say.

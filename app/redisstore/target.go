@@ -18,12 +18,14 @@ type Target struct {
 	Auto     bool // DefaultURL if it answers, else the embedded server
 	Embedded bool
 	options  *redis.Options // of a URL; nil otherwise
+	master   string         // the name of the master that a sentinel is asked for; "" for its only one
 	url      string         // as it was given, with user and password; with that of a file, too
 	access   Access
 }
 
 // ParseTarget reads "auto", "embedded", or a URL: redis://, rediss:// or unix://, with user, password and
-// database as usual. Its errors do not repeat the text, which may hold a password.
+// database as usual, of a server that stands alone, of any node of a cluster, or of a sentinel (with ?master_name=NAME if it
+// watches several masters). Its errors do not repeat the text, which may hold a password.
 func ParseTarget(text string) (Target, error) {
 	switch text {
 	case "auto":
@@ -31,8 +33,12 @@ func ParseTarget(text string) (Target, error) {
 	case "embedded":
 		return Target{Embedded: true}, nil
 	}
-	_, ok := redact.Parse(text) // the client's own parser takes redis:host:port, and goes to localhost:6379
-	options, err := redis.ParseURL(text)
+	u, ok := redact.Parse(text) // the client's own parser takes redis:host:port, and goes to localhost:6379
+	plain, master := text, ""
+	if ok {
+		plain, master = cutMaster(text, *u)
+	}
+	options, err := redis.ParseURL(plain)
 	if !ok || err != nil {
 		return Target{}, errors.New("want auto, embedded, or a URL like redis://user:password@host:6379/0 (also rediss://, unix://; " +
 			"/ ? # @ and % in a password as %2F %3F %23 %40 and %25)")
@@ -40,8 +46,22 @@ func ParseTarget(text string) (Target, error) {
 	if options.TLSConfig != nil {
 		options.TLSConfig.ServerName = "" // that of the host which is dialled: there may be others than the URL's
 	}
-	return Target{options: options, url: text}, nil
+	return Target{options: options, master: master, url: text}, nil
 }
+
+// cutMaster takes the name of a sentinel's master out of a URL.
+func cutMaster(text string, u url.URL) (plain, master string) {
+	query := u.Query()
+	if !query.Has(masterName) {
+		return text, ""
+	}
+	master = query.Get(masterName)
+	query.Del(masterName)
+	u.RawQuery = query.Encode()
+	return u.String(), master
+}
+
+const masterName = "master_name"
 
 // AutoAt is the target "auto" that looks at url instead of [DefaultURL].
 func AutoAt(url string) (Target, error) {

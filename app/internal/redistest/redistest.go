@@ -3,9 +3,7 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"net"
-	"os"
 	"syscall"
 	"testing"
 
@@ -28,14 +26,7 @@ type Server struct {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	server, err := redisserver.New(context.Background(), args...)
-	switch {
-	case errors.Is(err, redisserver.ErrNone) && os.Getenv(Required) != "":
-		t.Fatalf("%s is set, but there is %v", Required, err)
-	case errors.Is(err, redisserver.ErrNone):
-		t.Skipf("%v: the tests on a real Redis are skipped", err)
-	case err != nil:
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
