@@ -80,7 +80,9 @@ func send(t *testing.T, line fleet.Line, m fleet.Message) {
 
 func receive(t *testing.T, line fleet.Line) fleet.Message {
 	t.Helper()
-	m, err := line.Receive(t.Context())
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	m, err := line.Receive(limited)
 	if err != nil {
 		t.Fatal(err)
 	}
