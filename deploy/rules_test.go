@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	rulesFile = "rules/alerts.yml"
-	ruleTests = "rules/tests/alerts.yml"
+	rulesFile = "config/rules/alerts.yml"
+	ruleTests = "config/rules/tests/alerts.yml"
 )
 
 func promtool(t *testing.T, folder string, arguments ...string) (string, error) {
@@ -33,7 +33,7 @@ func promtool(t *testing.T, folder string, arguments ...string) (string, error) 
 }
 
 func TestRules(t *testing.T) {
-	if out, err := promtool(t, ".", "check", "config", "prometheus.yml"); err != nil || !strings.Contains(out, "1 rule files found") {
+	if out, err := promtool(t, ".", "check", "config", "config/prometheus.yml"); err != nil || !strings.Contains(out, "1 rule files found") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err := promtool(t, ".", "test", "rules", ruleTests); err != nil {
@@ -110,8 +110,8 @@ func TestRuleTestsKnowTheThresholds(t *testing.T) {
 
 // The container sees the rules where its configuration looks for them.
 func TestRulesAreMounted(t *testing.T) {
-	looksFor := find(t, "prometheus.yml", `rule_files: \[(.+)\]`)
-	there, err := filepath.Abs(filepath.Dir(looksFor))
+	looksFor := find(t, "config/prometheus.yml", `rule_files: \[(.+)\]`)
+	there, err := filepath.Abs(filepath.Join("config", filepath.Dir(looksFor)))
 	if err != nil {
 		t.Fatal(err)
 	}

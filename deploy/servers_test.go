@@ -81,9 +81,9 @@ func startServers(t *testing.T) *servers {
 	s.jaegerProcess = start(t, []string{
 		"JAEGER_QUERY_HTTP_PORT=" + query, "JAEGER_QUERY_GRPC_PORT=" + ports[5], "JAEGER_OTLP_HTTP_PORT=" + otlp,
 		"JAEGER_OTLP_GRPC_PORT=" + ports[6], "JAEGER_HEALTH_PORT=" + health,
-	}, filepath.Join(programs.folder, "jaeger"), "--config", filepath.Join(here, "jaeger.yaml"))
+	}, filepath.Join(programs.folder, "jaeger"), "--config", filepath.Join(here, "config", "jaeger.yaml"))
 	s.prometheusProcess = start(t, nil, filepath.Join(programs.folder, "prometheus"), flags(stack(t).Services["prometheus"], map[string]string{
-		"--config.file":        filepath.Join(here, "prometheus.yml"),
+		"--config.file":        filepath.Join(here, "config", "prometheus.yml"),
 		"--storage.tsdb.path":  t.TempDir(),
 		"--web.listen-address": "127.0.0.1:" + prometheus,
 	})...)

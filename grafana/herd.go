@@ -124,7 +124,7 @@ func (p *page) runsAndTraces() {
 			"one backend call; each wait for fill links to the winner."), traceTable(m))
 	}
 	rest := 24 - 8*uint32(len(p.modes)%3) // of the row
-	p.panel(rest, 8, "Alerts that fire now", description("At the end of the chosen time. From deploy/rules in Prometheus, which looks every second.",
+	p.panel(rest, 8, "Alerts that fire now", description("At the end of the chosen time. From deploy/config/rules in Prometheus, which looks every second.",
 		"Herd within 5 s of a herd, until 20 s after the last; BackendSaturated while calls queue.", "none fires."),
 		list(instant(`max by (alertname, severity) (`+firing+`)`, "")).Unit(count).NoValue("none fires").
 			WithTransformation(organize(map[string]string{"alertname": "alert"}, []string{"Time", "Value", "Value #A"}, "alertname", "severity")).

@@ -20,7 +20,7 @@ func TestQueriesNameOnlyKnownMetrics(t *testing.T) {
 			known[m.Stored()+"_bucket"] = true
 		}
 	}
-	rules, err := os.ReadFile("../deploy/rules/alerts.yml")
+	rules, err := os.ReadFile("../deploy/config/rules/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (m Metric) Info() MetricInfo {
 // Stored is the metric's name in Prometheus; that of a histogram goes on with _bucket, _count or _sum.
 func (m Metric) Stored() string { return m.Info().Stored() }
 
-// Stored is the name that Prometheus's receiver makes of it (UnderscoreEscapingWithSuffixes in deploy/prometheus.yml): dots
+// Stored is the name that Prometheus's receiver makes of it (UnderscoreEscapingWithSuffixes in deploy/config/prometheus.yml): dots
 // become underscores, then come the unit in words, and what the kind asks for.
 func (i MetricInfo) Stored() string {
 	name := strings.ReplaceAll(string(i.Name), ".", "_")
