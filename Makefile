@@ -39,7 +39,7 @@ endif
 LAB = $(STACK) $(BIN)
 
 .DEFAULT_GOAL := help
-.PHONY: help broken fixed coalesced woken early stale load compare report live gallery drills up down verify dashboards test race soak bench peers e2e browser pictures lint fmt clean build go
+.PHONY: help broken fixed coalesced woken early stale load compare report live gallery page drills up down verify dashboards test race soak bench peers e2e browser pictures lint fmt clean build go
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
@@ -77,6 +77,9 @@ live: build ## both in turn on a key that expires under traffic, until Ctrl-C
 
 gallery: build ## all strategies in turn under the same open traffic, in one table; 20 s each
 	@$(LAB) gallery $(ARGS)
+
+page: build ## the lab in a browser: press the button, watch the herd; prints where, and opens nothing
+	@$(LAB) page $(ARGS)
 
 drills: build ## a fault on purpose: all drills, on the embedded Redis (one: make drill-slow-fill)
 	@$(LAB) drill all --redis embedded $(ARGS)

@@ -129,7 +129,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		root.AddCommand(command)
 	}
 	root.SetHelpCommandGroupID(more)
-	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newGalleryCommand(p), newDrillCommand(p), newVerifyCommand(p),
+	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newGalleryCommand(p), newPageCommand(p), newDrillCommand(p), newVerifyCommand(p),
 		newFoldCommand(p), newCompletionCommand(root)} {
 		command.GroupID = more
 		root.AddCommand(command)

@@ -124,11 +124,15 @@ func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *re
 		if err != nil {
 			return err
 		}
-		run, err := runDrill(ctx, terminal, s, mode, d)
+		var plans []lab.Plan
+		if !d.Traffic {
+			plans = append(plans, drillPlan(mode, d))
+		}
+		made, err := s.makeRuns(ctx, terminal, plans)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("drill %s: %w", d.Name, err))
 		}
-		if run.Rounds > 0 {
+		for _, run := range made {
 			runs = append(runs, run)
 			checked = errors.Join(checked, shared.verifyNow(ctx, terminal, run))
 		}
@@ -162,21 +166,27 @@ func settingsOf(table modes.Table, d drill.Drill, shared *settings) (*liveSettin
 	return s, err
 }
 
-// runDrill makes the run of a drill.
-func runDrill(ctx context.Context, terminal *report.Terminal, s *liveSettings, mode modes.Mode, d drill.Drill) (run facts.Run, err error) {
+// makeRuns makes the runs of the plans, one after the other; without plans, those of the traffic. The error says why it ended
+// early; the runs are what there is.
+func (s *liveSettings) makeRuns(ctx context.Context, terminal *report.Terminal, plans []lab.Plan) (runs []facts.Run, err error) {
 	l, err := lab.Open(ctx, s.Config, terminal)
 	if err != nil {
-		return run, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if !d.Traffic {
-		return l.Run(ctx, drillPlan(mode, d))
+	if len(plans) == 0 {
+		return l.Live(ctx, s.plan)
 	}
-	runs, err := l.Live(ctx, s.plan)
-	if len(runs) > 0 {
-		run = runs[0]
+	for _, plan := range plans {
+		run, err := l.Run(ctx, plan)
+		if run.Rounds > 0 {
+			runs = append(runs, run)
+		}
+		if err != nil {
+			return runs, err
+		}
 	}
-	return run, err
+	return runs, nil
 }
 
 // newWinnerCommand is the process that the drill dead-winner kills.

@@ -17,12 +17,7 @@ import (
 
 // newGalleryCommand is "gallery": all modes under the same open traffic, and one table.
 func newGalleryCommand(p Process) *cobra.Command {
-	s := &liveSettings{plan: lab.LivePlan{Scenario: modes.Gallery},
-		settings: newSettings(defaults{workers: "50", rounds: "1", quiet: "true", fixed: []string{"rounds"}})}
-	add(s.settings, "modes", "all", "which to show, with commas between them", &s.plan.Modes, modeList(p.Modes))
-	add(s.settings, "each", "20s", "how long the traffic of each mode lasts", &s.plan.Each, duration(100*time.Millisecond))
-	add(s.settings, "rate", "400", "requests a second, each due at its own time whatever became of the others", &s.plan.Rate, perSecond)
-	s.addAhead()
+	s := newGallerySettings(p.Modes)
 	command := &cobra.Command{
 		Use:   "gallery",
 		Short: "all strategies in turn under the same open traffic: what each is good for, and what it costs",
@@ -41,6 +36,16 @@ Redis and the backend see the same requests at the same moments, so that the col
 	}
 	s.register(command.Flags())
 	return command
+}
+
+func newGallerySettings(table modes.Table) *liveSettings {
+	s := &liveSettings{plan: lab.LivePlan{Scenario: modes.Gallery},
+		settings: newSettings(defaults{workers: "50", rounds: "1", quiet: "true", fixed: []string{"rounds"}})}
+	add(s.settings, "modes", "all", "which to show, with commas between them", &s.plan.Modes, modeList(table))
+	add(s.settings, "each", "20s", "how long the traffic of each mode lasts", &s.plan.Each, duration(100*time.Millisecond))
+	add(s.settings, "rate", "400", "requests a second, each due at its own time whatever became of the others", &s.plan.Rate, perSecond)
+	s.addAhead()
+	return s
 }
 
 func runGallery(ctx context.Context, p Process, s *liveSettings, terminal *report.Terminal, command string) (err error) {

@@ -30,9 +30,9 @@ func newLoadCommand(p Process) *cobra.Command {
 
 // newCompareCommand is "compare": a run of each of some modes, and one table.
 func newCompareCommand(p Process) *cobra.Command {
-	s, table := newSettings(usual()), p.Modes
+	table := p.Modes
 	var chosen []modes.Mode
-	add(s, "modes", theSeed, "which to compare, with commas between them: "+strings.Join(table.InRounds().Names(), ", "), &chosen, modesInRounds(table))
+	s := newCompareSettings(table, &chosen)
 	command := &cobra.Command{
 		Use:   "compare",
 		Short: "broken, then fixed (or the modes that --modes names), side by side",
@@ -42,16 +42,26 @@ many times less they are than those of the first.`,
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
-				var plans []lab.Plan
-				for _, mode := range chosen {
-					plans = append(plans, lab.Plan{Mode: mode, Scenario: modes.Rounds})
-				}
-				return runPlans(ctx, p, s, terminal, c.CommandPath(), plans)
+				return runPlans(ctx, p, s, terminal, c.CommandPath(), inRounds(chosen))
 			})
 		},
 	}
 	s.register(command.Flags())
 	return command
+}
+
+func newCompareSettings(table modes.Table, chosen *[]modes.Mode) *settings {
+	s := newSettings(usual())
+	add(s, "modes", theSeed, "which to compare, with commas between them: "+strings.Join(table.InRounds().Names(), ", "), chosen, modesInRounds(table))
+	return s
+}
+
+// inRounds are plans of modes, in rounds.
+func inRounds(list []modes.Mode) (plans []lab.Plan) {
+	for _, mode := range list {
+		plans = append(plans, lab.Plan{Mode: mode, Scenario: modes.Rounds})
+	}
+	return plans
 }
 
 // modesInRounds reads names of modes, and refuses those whose promise needs traffic.

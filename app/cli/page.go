@@ -19,8 +19,8 @@ func writePage(s *settings, command string, plans []lab.Plan, runs []facts.Run, 
 	return s.writePage(page.Page{Command: s.command(command), Settings: s.list(), Planned: len(plans), Version: s.Version}, plans, runs, early)
 }
 
-// writePage writes a page with the runs, each of the plan at its place.
-func (s *settings) writePage(p page.Page, plans []lab.Plan, runs []facts.Run, early error) (err error) {
+// page puts the runs on a page, each of the plan at its place.
+func (s *settings) page(p page.Page, plans []lab.Plan, runs []facts.Run, early error) page.Page {
 	p.Links, p.Made = s.Links, time.Now()
 	for i, run := range runs {
 		one := page.Run{Run: run, Color: plans[i].Mode.Color, About: plans[i].Mode.Short, Good: plans[i].Mode.Good, Costs: plans[i].Mode.Costs}
@@ -32,6 +32,12 @@ func (s *settings) writePage(p page.Page, plans []lab.Plan, runs []facts.Run, ea
 	if early != nil {
 		p.Error = early.Error()
 	}
+	return p
+}
+
+// writePage writes a page with the runs.
+func (s *settings) writePage(p page.Page, plans []lab.Plan, runs []facts.Run, early error) (err error) {
+	p = s.page(p, plans, runs, early)
 	file, err := os.Create(s.report)
 	if err != nil {
 		return fmt.Errorf("write the HTML report: %w", err)

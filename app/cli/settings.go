@@ -132,6 +132,16 @@ func add[T any](s *settings, name, value, usage string, into *T, parse func(stri
 	return one
 }
 
+// find returns a setting by its name; nil if there is none.
+func (s *settings) find(name string) *setting {
+	for _, one := range s.all {
+		if one.name == name {
+			return one
+		}
+	}
+	return nil
+}
+
 // register makes them flags.
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.SortFlags = false
@@ -154,7 +164,7 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 			one.text, one.from = value, one.variable()
 		}
 		if err := one.parse(one.text); err != nil {
-			faults = append(faults, fmt.Errorf("%s %q: %w", one.from, one.shown(), err))
+			faults = append(faults, fault{one.name, fmt.Errorf("%s %q: %w", one.from, one.shown(), err)})
 		}
 	}
 	if s.Redis != (redisstore.Target{}) { // else its fault is told already
@@ -169,6 +179,14 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 	}
 	return errors.Join(append(faults, s.checkFiles())...)
 }
+
+// fault is what is wrong with one setting.
+type fault struct {
+	setting string
+	error
+}
+
+func (f fault) Unwrap() error { return f.error }
 
 func (one *setting) shown() string {
 	if one.secret {

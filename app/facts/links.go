@@ -49,7 +49,10 @@ func (l Links) page(uid, run string, from, to time.Time) string {
 }
 
 // Address is a link to a page of the stack.
-type Address struct{ Text, URL string }
+type Address struct {
+	Text string `json:"text"`
+	URL  string `json:"url"`
+}
 
 // Addresses are the pages that show a run; none if its spans were not delivered.
 func (l Links) Addresses(r Run) (all []Address) {

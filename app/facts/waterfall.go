@@ -231,3 +231,23 @@ func (r Waterfall) Sample(n int) []Row {
 	}
 	return chosen
 }
+
+// Coarse are the calls in flight in at most n steps: of many changes, the most in each stretch of time.
+func (r Waterfall) Coarse(n int) []Level {
+	steps := r.InFlight
+	if len(steps) <= n {
+		return steps
+	}
+	width := r.Elapsed/time.Duration(n-1) + 1
+	var few []Level
+	last := 0 // in flight at the end of the stretch before
+	for i, at := 0, time.Duration(0); i < len(steps); at += width {
+		most := last
+		for ; i < len(steps) && steps[i].At < at+width; i++ {
+			last = steps[i].N
+			most = max(most, last)
+		}
+		few = append(few, Level{At: at, N: most})
+	}
+	return append(few, Level{At: few[len(few)-1].At + width, N: 0})
+}

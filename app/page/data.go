@@ -54,7 +54,7 @@ func newData(p Page) data {
 		}
 		one.Facts.TraceIDs = r.TraceIDs[:min(len(r.TraceIDs), facts.MaxLinks)]
 		if round := r.Waterfall; len(round.Rows) > 0 {
-			round.Rows, round.InFlight = round.Sample(maxRows), coarse(round)
+			round.Rows, round.InFlight = round.Sample(maxRows), round.Coarse(maxSteps)
 			one.Rounds = append(one.Rounds, round)
 		}
 		d.Runs = append(d.Runs, one)
@@ -105,24 +105,4 @@ func distribution(latencies []time.Duration, width time.Duration) []bin {
 		rest = rest[n:]
 	}
 	return bins
-}
-
-// coarse are the calls in flight in at most maxSteps steps: of many changes, the most in each stretch of time.
-func coarse(r facts.Waterfall) []facts.Level {
-	steps := r.InFlight
-	if len(steps) <= maxSteps {
-		return steps
-	}
-	width := r.Elapsed/(maxSteps-1) + 1
-	var few []facts.Level
-	last := 0 // in flight at the end of the stretch before
-	for i, at := 0, time.Duration(0); i < len(steps); at += width {
-		most := last
-		for ; i < len(steps) && steps[i].At < at+width; i++ {
-			last = steps[i].N
-			most = max(most, last)
-		}
-		few = append(few, facts.Level{At: at, N: most})
-	}
-	return append(few, facts.Level{At: few[len(few)-1].At + width, N: 0})
 }

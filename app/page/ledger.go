@@ -13,8 +13,8 @@ import (
 
 // ledgerRow is one key of the JSON with its value in each run.
 type ledgerRow struct {
-	Key    string
-	Values []string // "" where the run has no such key
+	Key    string   `json:"key"`
+	Values []string `json:"values"` // "" where the run has no such key
 }
 
 // ledgerRows are the runs' JSON as a table: the same keys, the same figures, whatever is added to it.

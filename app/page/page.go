@@ -52,6 +52,9 @@ var pageCSS string
 //go:embed page.js
 var pageJS string
 
+// reportJS is the script of a page with finished runs: the renderer, and the one call of it.
+var reportJS = pageJS + "\ndraw(JSON.parse(document.getElementById(\"data\").textContent));\n"
+
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"perExpiry": facts.PerExpiry}).Parse(pageHTML))
 
 // Write writes the page.
@@ -62,40 +65,57 @@ func Write(w io.Writer, p Page) error {
 	return nil
 }
 
+// Shown is what a page shows, as data: for whoever shows it in another way than [Write].
+type Shown struct {
+	Data      data            `json:"data"`     // what the renderer draws
+	Gallery   bool            `json:"gallery"`  // under the same open traffic
+	Compared  [][]string      `json:"compared"` // of more than one run
+	Ledger    []ledgerRow     `json:"ledger"`
+	Addresses []facts.Address `json:"addresses"`
+}
+
+// Renderer is the script that draws what is shown, with its function draw, and the style that belongs to it.
+func Renderer() (script, style string) { return pageJS, pageCSS }
+
 // view is the page as the template takes it.
 type view struct {
 	Page
-	Data       data
+	Shown
 	Title      string
-	Gallery    bool       // under the same open traffic
-	Compared   [][]string // of more than one run
-	Ledger     []ledgerRow
-	Addresses  []facts.Address
 	CSS        template.CSS
 	Script     template.JS
 	ScriptHash string // for the browser: it runs this script and no other
 }
 
 func newView(p Page) view {
-	hash := sha256.Sum256([]byte(pageJS))
-	v := view{Page: p, Data: newData(p), Title: "Cache Lab: no run", Ledger: ledgerRows(p.Runs), CSS: template.CSS(pageCSS),
-		Script: template.JS(pageJS), ScriptHash: base64.StdEncoding.EncodeToString(hash[:])}
-	var modes []string
-	var runs []facts.Run
-	for _, r := range p.Runs {
-		modes, runs = append(modes, r.Mode), append(runs, r.Run)
-		v.Addresses = append(v.Addresses, p.Links.Addresses(r.Run)...)
-	}
+	hash := sha256.Sum256([]byte(reportJS))
+	v := view{Page: p, Shown: p.Shown(), Title: "Cache Lab: no run", CSS: template.CSS(pageCSS),
+		Script: template.JS(reportJS), ScriptHash: base64.StdEncoding.EncodeToString(hash[:])}
 	if len(p.Runs) > 0 {
+		var modes []string
+		for _, r := range p.Runs {
+			modes = append(modes, r.Mode)
+		}
 		v.Title = "Cache Lab: " + enumeration(modes)
 	}
-	switch v.Gallery = len(runs) > 0 && !slices.ContainsFunc(runs, func(r facts.Run) bool { return !r.Gallery() }); {
-	case v.Gallery:
-		v.Compared = facts.Gallery(runs)
-	case len(runs) > 1:
-		v.Compared = facts.Compare(runs)
-	}
 	return v
+}
+
+// Shown is what the page shows.
+func (p Page) Shown() Shown {
+	s := Shown{Data: newData(p), Ledger: ledgerRows(p.Runs)}
+	var runs []facts.Run
+	for _, r := range p.Runs {
+		runs = append(runs, r.Run)
+		s.Addresses = append(s.Addresses, p.Links.Addresses(r.Run)...)
+	}
+	switch s.Gallery = len(runs) > 0 && !slices.ContainsFunc(runs, func(r facts.Run) bool { return !r.Gallery() }); {
+	case s.Gallery:
+		s.Compared = facts.Gallery(runs)
+	case len(runs) > 1:
+		s.Compared = facts.Compare(runs)
+	}
+	return s
 }
 
 // enumeration is "a", "a and b", "a, b and c".

@@ -55,10 +55,23 @@ function card({ facts, color }, name, ...caption) {
 
 // waterfall is one round: the calls in flight, and below, over the same time, a row for each worker.
 function waterfall(run, round, scale) {
-  const { rows } = round, own = { total: Math.max(1, round.elapsed_ns) }, { mode } = run.facts;
+  const { rows } = round, { mode } = run.facts;
   const last = round.omitted ? "the last recorded answer" : "the last answer";
   const figure = card(run, "waterfall", `Round ${round.number}: ${count(round.workers, "worker")}, `,
     html("b", {}, count(round.calls, "backend call")), `, ${last} after `, html("b", {}, durationText(round.elapsed_ns)));
+  figure.append(
+    ...plots(run, round, scale),
+    asTable(`Round ${round.number} of ${mode} as a table`, ["worker", "outcome", "answered after", "backend call", "waited for", "polls", "what it did"],
+      rows.map((row) => [row.worker + (row.winner ? " ★" : ""), row.outcome, durationText(row.answer_ns),
+        (row.bars ?? []).filter((bar) => bar.kind === "backend call").map(callText).join("; "),
+        (row.waits_for ?? []).map((worker) => worker || "not recorded").join(" "), row.waits_for ? row.polls ?? 0 : "", stepsText(row)])));
+  pointing(figure, `${count(rows.length, "row")}: point at one to read it`);
+  return figure;
+}
+
+// plots are a round's two pictures with what explains them. A round that is live goes on: some of its bars are open.
+function plots(run, round, scale) {
+  const { rows } = round, own = { total: Math.max(1, round.elapsed_ns) }, { mode } = run.facts;
   const used = new Set(), places = placesOf(rows), height = (places.at(-1)?.y ?? 0) + rowHeight;
   const list = svg("svg", { class: "plot rows", height, role: "list", "aria-label": `Waterfall of round ${round.number} of ${mode}, a row for each worker` },
     grid(scale, own), done(round, scale, height), axis("common", scale), axis("own", own));
@@ -66,7 +79,7 @@ function waterfall(run, round, scale) {
     if (heading) list.append(svg("text", { class: "process", x: 0, y: y - 4 }, heading));
     list.append(workerRow(row, y, places, scale, used));
   }
-  figure.append(
+  return [
     html("div", { style: `--zoom:${scale.total / own.total}` },
       html("p", { class: "peak" }, `calls in flight: ${round.peak} at most${round.omitted ? ", of those recorded" : ""}`),
       svg("svg", { class: "plot calls", height: 66, role: "img", "aria-label": `Backend calls in flight in round ${round.number} of ${mode}: ${callsText(round)}` },
@@ -74,16 +87,10 @@ function waterfall(run, round, scale) {
         svg("g", { class: "spans" }, steps(round, scale)),
         svg("line", { class: "base", x1: 0, x2: "100%", y1: 64.5, y2: 64.5 })),
       list),
-    html("p", { class: "detail", "aria-hidden": "true" }),
-    rows.length < round.workers ? html("p", { class: "note left-out" }, leftOut(round)) : "",
+    ...(round.live ? [] : [html("p", { class: "detail", "aria-hidden": "true" }), rows.length < round.workers ? html("p", { class: "note left-out" }, leftOut(round)) : ""]),
     html("ul", { class: "legend", "aria-label": "Kinds of bars" }, [...looks.values()].filter(([name]) => used.has(name)).map(swatch),
       [...used].filter((name) => name.startsWith("other ")).map((name) => swatch(["other", 2, 8, name.slice(6)]))),
-    asTable(`Round ${round.number} of ${mode} as a table`, ["worker", "outcome", "answered after", "backend call", "waited for", "polls", "what it did"],
-      rows.map((row) => [row.worker + (row.winner ? " ★" : ""), row.outcome, durationText(row.answer_ns),
-        (row.bars ?? []).filter((bar) => bar.kind === "backend call").map(callText).join("; "),
-        (row.waits_for ?? []).map((worker) => worker || "not recorded").join(" "), row.waits_for ? row.polls ?? 0 : "", stepsText(row)])));
-  pointing(figure, `${count(rows.length, "row")}: point at one to read it`);
-  return figure;
+  ];
 }
 
 // placesOf are the rows with their heights; workers of another process come under a heading of their own.
@@ -104,7 +111,8 @@ function workerRow(row, y, places, scale, used) {
   for (const bar of row.bars ?? []) {
     for (const [[name, top, height], from, to] of parts(bar)) {
       used.add(name);
-      spans.append(svg("rect", { class: name.startsWith("other ") ? "other" : name, ...across(scale, from, to), y: y + top, height }));
+      const open = bar.open && to === bar.end_ns ? { "data-open": from } : {};
+      spans.append(svg("rect", { class: name.startsWith("other ") ? "other" : name, ...across(scale, from, to), y: y + top, height, ...open }));
     }
   }
   for (const worker of row.waits_for ?? []) {
@@ -141,9 +149,9 @@ function steps({ in_flight: all }, scale) {
 }
 
 // done marks the time that is left on the common scale when everybody has an answer, if it is worth a word.
-function done({ elapsed_ns: elapsed }, scale, height) {
+function done({ elapsed_ns: elapsed, live }, scale, height) {
   const rest = scale.total - elapsed;
-  if (rest <= scale.total / 4) return [];
+  if (live || rest <= scale.total / 4) return [];
   return svg("g", { class: "common done", "aria-hidden": "true" },
     svg("rect", { ...across(scale, elapsed, scale.total), y: topMargin, height: Math.max(0, height - topMargin) }),
     svg("text", { x: share(scale, elapsed + rest / 2), y: "50%" }, `done, ${durationText(rest)} sooner`));
@@ -185,11 +193,20 @@ function seriesScale(runs, stretch) {
 
 // multiple is how one strategy's traffic went: a plot for each curve, all on the scales of all runs.
 function multiple(run, scale, stretch) {
-  const { facts, series } = run, marks = marksOf(scale);
+  const { facts, series } = run;
   const figure = card(run, "multiple", `${count(facts.requests, "request")}, ${count(facts.backend_calls, "backend call")}`);
-  curves.forEach(([name, words, of, say], i) => {
+  figure.append(...curvePlots(run, scale, stretch),
+    asTable(`${facts.mode} over time as a table`, ["from", ...curves.map(([, words]) => words)],
+      series.map((step) => [durationText(step.at_ns), ...curves.map(([, , of, say]) => say(of(step)))])));
+  return figure;
+}
+
+// curvePlots are the plots of a series.
+function curvePlots({ facts, series }, scale, stretch) {
+  const marks = marksOf(scale);
+  return curves.flatMap(([name, words, of, say], i) => {
     const own = series.reduce((most, step) => Math.max(most, of(step)), 0), text = `${words}: ${say(own)} at most`;
-    figure.append(
+    return [
       html("p", { class: "peak" }, `${text}; the scale ends at ${say(scale.most[i])}`),
       svg("svg", { class: "plot series", height: seriesHeight + 20, role: "img", "aria-label": `${facts.mode} over time, ${text}` },
         marks.map((at) => svg("line", { class: "grid", x1: share(scale, at), x2: share(scale, at), y1: 0, y2: seriesHeight + 4 })),
@@ -197,16 +214,14 @@ function multiple(run, scale, stretch) {
         series.filter((step) => of(step) > 0).map((step) => {
           const height = Math.max(1, seriesHeight * of(step) / scale.most[i]);
           return svg("rect", { class: name, ...across(scale, step.at_ns, step.at_ns + stretch), y: seriesHeight - height, height });
-        })));
+        })),
+    ];
   });
-  figure.append(asTable(`${facts.mode} over time as a table`, ["from", ...curves.map(([, words]) => words)],
-    series.map((step) => [durationText(step.at_ns), ...curves.map(([, , of, say]) => say(of(step)))])));
-  return figure;
 }
 
 // Places on the time axis.
 const share = (scale, at) => `${+(100 * at / scale.total).toFixed(3)}%`;
-const across = (scale, from, to) => ({ x: share(scale, from), width: share(scale, Math.max(0, to - from)) });
+const across = (scale, from, to) => ({ x: share(scale, from), width: to > from ? share(scale, to - from) : 1 });
 
 // marksOf are the marks of a time axis: a round number apart, and at most 7 after the 0.
 function marksOf(scale) {
@@ -308,5 +323,3 @@ function pointing(figure, hint) {
     });
   });
 }
-
-draw(JSON.parse(document.getElementById("data").textContent));
