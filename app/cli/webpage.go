@@ -263,7 +263,9 @@ func (w shows) plan(c web.Choice) (web.Plan, []web.Fault) {
 func (w shows) run(ctx context.Context, s *show, command string, planned []lab.Plan, watch func(mode string) *web.View) page.Page {
 	s.LookupEnv, s.Console, s.Version = w.LookupEnv, w.page.Console, w.page.Version
 	s.Quiet, s.Capture = true, true
-	s.Locks = slices.ContainsFunc(planned, func(plan lab.Plan) bool { return plan.Mode.Locks })
+	for _, plan := range planned {
+		s.Modes = append(s.Modes, plan.Mode)
+	}
 	s.Watch = func(mode string) lab.Watcher { return watch(mode) }
 	runs, early := s.makeRuns(ctx, w.terminal, s.plans)
 	if early != nil {
