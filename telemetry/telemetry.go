@@ -51,7 +51,7 @@ func ParseSwitch(text string) (Switch, error) {
 // Options say what to set up.
 type Options struct {
 	Switch   Switch
-	Run      string // the run's id, cachelab.run
+	Run      string // the run's id, cachelab.run; "" for none, or many
 	Instance string // service.instance.id, unique to the process
 	Version  string
 	// Lookup is os.LookupEnv: the OTEL_* variables are obeyed.
@@ -65,6 +65,8 @@ type Options struct {
 	Capture *Capture
 	// WithoutRuntime leaves the metrics of the Go runtime out: another Telemetry of this process reports them.
 	WithoutRuntime bool
+	// ByRun counts the spans of each run, for a service that many runs share: see [Telemetry.SpansOf].
+	ByRun bool
 }
 
 // processors are those that need no receiver.
@@ -103,6 +105,7 @@ type Telemetry struct {
 
 	options   Options
 	spans     *counter // nil without export of traces
+	byRun     *byRun   // nil but with ByRun
 	processor sdktrace.SpanProcessor
 	tracers   []*sdktrace.TracerProvider // none without traces
 	meter     *sdkmetric.MeterProvider   // nil without metrics
@@ -191,12 +194,16 @@ func (t *Telemetry) reach(ctx context.Context, s Switch, r *receiver) (bool, err
 }
 
 func newResource(ctx context.Context, o Options) (*resource.Resource, error) {
+	own := []attribute.KeyValue{semconv.ServiceInstanceID(o.Instance)}
+	if o.Run != "" {
+		own = append(own, ResourceRun.String(o.Run))
+	}
 	about, err := resource.New(ctx,
 		resource.WithAttributes(semconv.ServiceName(Service), semconv.ServiceVersion(o.Version)),
 		resource.WithHost(), resource.WithProcessPID(), resource.WithProcessExecutableName(),
 		resource.WithProcessRuntimeName(), resource.WithProcessRuntimeVersion(), resource.WithTelemetrySDK(),
-		resource.WithFromEnv(), // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the above
-		resource.WithAttributes(ResourceRun.String(o.Run), semconv.ServiceInstanceID(o.Instance)), // but not over these
+		resource.WithFromEnv(),          // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the above
+		resource.WithAttributes(own...), // but not over these
 	)
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("describe this process for telemetry: %w", err)
@@ -211,6 +218,11 @@ func (t *Telemetry) startTraces(about *resource.Resource, exporter sdktrace.Span
 		return fmt.Errorf("describe the %s for telemetry: %w", PriceService, err)
 	}
 	var options []sdktrace.TracerProviderOption
+	if exporter != nil && t.options.ByRun {
+		t.byRun = newByRun(exporter)
+		exporter = t.byRun
+		options = append(options, sdktrace.WithSpanProcessor(t.byRun))
+	}
 	if exporter != nil {
 		t.spans = &counter{next: exporter}
 		t.processor = sdktrace.NewBatchSpanProcessor(t.spans, batching(t.options.Lookup)...)

@@ -141,7 +141,7 @@ func (c *Client) call(ctx context.Context, key string) (a answer, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, c.config.Limit, fmt.Errorf("no answer in %v", c.config.Limit))
 	defer cancel()
 	query := url.Values{paramKey: {key}, paramRun: {c.config.Run}, paramTTL: {c.config.TTL.String()}}
-	status, err := c.get(limited, PathPrice+"?"+query.Encode(), &a)
+	status, err := c.get(limited, pathPrice+"?"+query.Encode(), &a)
 	switch {
 	case err != nil:
 		return answer{}, c.named(err)

@@ -15,26 +15,46 @@ import (
 //	GET /                                           what the service is like
 //	GET /healthz                                    200 while it serves
 //
-// A call without a run belongs to the run "none". The TTL of a run's first call says what is repeated. The version is that of
-// the program; spans, if not nil, flushes the spans of a run's calls and returns what became of them.
-func NewHandler(runs *Runs, version string, spans func(ctx context.Context, run string) SpanCounts) http.Handler {
-	h := handler{runs: runs, spans: spans}
+// A call without a run belongs to the run "none". The TTL of a run's first call says what is repeated.
+func NewHandler(runs *Runs, config HandlerConfig) http.Handler {
+	h := handler{runs: runs, spans: config.Spans, serve: http.HandlerFunc(serve)}
+	if config.Trace != nil {
+		h.serve = config.Trace(h.serve)
+	}
 	c := runs.Config()
-	h.about = About{Service: ServiceName, Version: version, Machine: thisMachine(), Latency: c.Latency, Jitter: c.Jitter,
+	h.about = About{Service: ServiceName, Version: config.Version, Machine: thisMachine(), Latency: c.Latency, Jitter: c.Jitter,
 		Capacity: c.Capacity, Failures: c.Failures.String(), Seed: c.Seed}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathPrice, h.price)
+	mux.HandleFunc("GET "+pathPrice, h.price)
 	mux.HandleFunc("GET "+pathRuns+"{run}", h.run)
 	mux.HandleFunc("GET "+pathHealth, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, h.about) })
 	return mux
 }
 
+// HandlerConfig is what the service is told by whoever runs it; the zero value will do.
+type HandlerConfig struct {
+	Version string // of the program
+	// Trace, if set, puts calls into the traces of those who make them.
+	Trace func(calls http.Handler) http.Handler
+	// Spans, if set, flushes the spans of a run's calls, and returns what became of them.
+	Spans func(ctx context.Context, run string) SpanCounts
+}
+
 type handler struct {
 	runs  *Runs
 	about About
+	serve http.Handler
 	spans func(context.Context, string) SpanCounts
 }
+
+// serving is a call that serve serves, in the request's context: the run counts it until its span has ended.
+type serving struct {
+	service *Service
+	key     string
+}
+
+type servingKey struct{}
 
 // Bounds of what a request may hold.
 const (
@@ -54,14 +74,23 @@ func (h handler) price(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil || ttl < 0 || key == "" || len(key) > maxKey || len(run) > maxRun {
 		writeJSON(w, http.StatusBadRequest, answer{Error: fmt.Sprintf("want %s?key=KEY, and run=ID and ttl=3s if there are: a key has 1 to %d bytes, a run at most %d",
-			PathPrice, maxKey, maxRun)})
+			pathPrice, maxKey, maxRun)})
 		return
 	}
-	value, call := h.runs.Serve(r.Context(), run, ttl, key)
+	one, err := h.runs.enter(run, ttl)
+	if err != nil {
+		writeJSON(w, http.StatusTooManyRequests, answer{Error: err.Error()})
+		return
+	}
+	defer h.runs.leave(one)
+	h.serve.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), servingKey{}, serving{one.service, key})))
+}
+
+func serve(w http.ResponseWriter, r *http.Request) {
+	s := r.Context().Value(servingKey{}).(serving)
+	value, call := s.service.Serve(r.Context(), s.key)
 	status := http.StatusOK
 	switch {
-	case errors.Is(call.Err, ErrTooManyRuns):
-		status = http.StatusTooManyRequests
 	case errors.Is(call.Err, ErrUnavailable):
 		status = http.StatusInternalServerError
 	case call.Err != nil:
@@ -70,14 +99,20 @@ func (h handler) price(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, newAnswer(value, call))
 }
 
+// leaving is how long calls may take whose callers have left, before their run is reported without them.
+const leaving = time.Second
+
 func (h handler) run(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("run")
-	service, known := h.runs.Find(id)
-	if !known {
+	one, busy := h.runs.find(id)
+	if one == nil {
 		writeJSON(w, http.StatusNotFound, answer{Error: fmt.Sprintf("no call of run %q", id)})
 		return
 	}
-	report := service.Report(id)
+	for began := time.Now(); busy && time.Since(began) < leaving && r.Context().Err() == nil; _, busy = h.runs.find(id) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	report := one.service.Report(id)
 	if h.spans != nil {
 		spans := h.spans(r.Context(), id)
 		report.Spans = &spans

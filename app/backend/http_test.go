@@ -28,9 +28,9 @@ const limit = 500 * time.Millisecond
 func serve(t *testing.T, config backend.Config) (runs *backend.Runs, address string) {
 	t.Helper()
 	runs = backend.NewRuns(config, nil)
-	s := httptest.NewServer(backend.NewHandler(runs, "v1", func(_ context.Context, run string) backend.SpanCounts {
+	s := httptest.NewServer(backend.NewHandler(runs, backend.HandlerConfig{Version: "v1", Spans: func(_ context.Context, run string) backend.SpanCounts {
 		return backend.SpanCounts{Ended: len(run)}
-	}))
+	}}))
 	t.Cleanup(s.Close)
 	return runs, s.URL
 }
@@ -54,7 +54,7 @@ func TestTheServiceCountsEachRunOnItsOwn(t *testing.T) {
 	entered := make(chan struct{}, 100)
 	gate := make(chan struct{})
 	runs := backend.NewRuns(backend.Config{}, func(string) backend.Probe { return gated{entered, gate} })
-	s := httptest.NewServer(backend.NewHandler(runs, "v1", nil))
+	s := httptest.NewServer(backend.NewHandler(runs, backend.HandlerConfig{}))
 	defer s.Close()
 	var mu sync.Mutex
 	told := map[int]backend.Call{} // by number
@@ -127,19 +127,16 @@ func TestRunsShareTheCapacity(t *testing.T) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer leave()
+	var services []*backend.Service
 	for _, run := range []string{"a", "b"} {
-		calls.Go(func() { runs.Serve(ctx, run, 0, "key") })
+		s, err := runs.Open(run, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		services = append(services, s)
+		calls.Go(func() { s.Serve(ctx, "key") })
 	}
-	for { // one of the two queues for the other's place
-		queued := 0
-		for _, run := range []string{"a", "b"} {
-			if s, known := runs.Find(run); known {
-				queued += s.Stats().Queued
-			}
-		}
-		if queued == 1 {
-			return
-		}
+	for services[0].Stats().Queued+services[1].Stats().Queued != 1 { // one of the two queues for the other's place
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -147,15 +144,23 @@ func TestRunsShareTheCapacity(t *testing.T) {
 func TestOfManyRunsTheOneThatIsNotUsedIsForgotten(t *testing.T) {
 	runs := backend.NewRuns(backend.Config{}, nil)
 	for i := range 101 {
-		if _, err := runs.Open(fmt.Sprint("run-", i), 0); err != nil {
+		for _, run := range []string{fmt.Sprint("run-", i), "run-0"} { // which is used
+			s, err := runs.Open(run, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Serve(t.Context(), "key")
+		}
+	}
+	for _, test := range []struct {
+		run   string
+		calls int
+	}{{"run-0", 102}, {"run-100", 1}, {"run-2", 1}, {"run-1", 0}} { // the last begins anew
+		s, err := runs.Open(test.run, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		runs.Find("run-0") // is used
-	}
-	for run, want := range map[string]bool{"run-0": true, "run-1": false, "run-2": true, "run-100": true} {
-		if _, known := runs.Find(run); known != want {
-			t.Errorf("%s is known: %v, want %v", run, known, want)
-		}
+		equal(t, "calls of "+test.run, s.Stats().Calls, test.calls)
 	}
 }
 

@@ -1,12 +1,9 @@
 package backend
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	"cachelab/app/price"
 )
 
 // Runs is one service that many runs share, of one process or of many: they queue for the same capacity, and each is
@@ -43,17 +40,7 @@ func NewRuns(config Config, probe func(run string) Probe) *Runs {
 // Config returns what the service is like.
 func (r *Runs) Config() Config { return r.config }
 
-// Serve is a call of a run, whose values are cached for ttl: that of its first call holds. See [Service.Serve].
-func (r *Runs) Serve(ctx context.Context, id string, ttl time.Duration, key string) (price.Value, Call) {
-	one, err := r.enter(id, ttl)
-	if err != nil {
-		return price.Value{}, Call{Err: err}
-	}
-	defer r.leave(one)
-	return one.service.Serve(ctx, key)
-}
-
-// Open returns the service as a run sees it, and begins the run if need be.
+// Open returns the service as a run sees it, and begins the run if need be: its values are cached for ttl.
 func (r *Runs) Open(id string, ttl time.Duration) (*Service, error) {
 	one, err := r.enter(id, ttl)
 	if err != nil {
@@ -63,16 +50,16 @@ func (r *Runs) Open(id string, ttl time.Duration) (*Service, error) {
 	return one.service, nil
 }
 
-// Find returns the service as a run sees it, if the run is known.
-func (r *Runs) Find(id string) (s *Service, known bool) {
+// find returns the run, if it is known, and whether calls of it are on their way.
+func (r *Runs) find(id string) (one *run, busy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one, known := r.runs[id]
-	if !known {
+	one = r.runs[id]
+	if one == nil {
 		return nil, false
 	}
 	one.used = time.Now()
-	return one.service, true
+	return one, one.calls > 0
 }
 
 func (r *Runs) enter(id string, ttl time.Duration) (*run, error) {

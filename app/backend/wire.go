@@ -66,7 +66,7 @@ const ServiceName = "price-service"
 
 // The paths and parameters of requests.
 const (
-	PathPrice  = "/price" // of calls
+	pathPrice  = "/price"
 	pathRuns   = "/runs/"
 	pathHealth = "/healthz"
 
