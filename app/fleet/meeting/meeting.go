@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// MaxJoiners bounds what may be waited for.
-	MaxJoiners = 64
+	// MaxJoiners bounds what may be waited for, as each takes a connection.
+	MaxJoiners = 50
+	// Connections are those that a client needs for the door and for commands that do not wait, beside one for each line.
+	Connections = 5
 	// lifetime is how long a stream is kept that nobody uses any more. The contract allows 60 s.
 	lifetime = 30 * time.Second
 	// capacity is how much all lines of a run may hold at once, in both directions: half of the 4 MB that the contract
@@ -40,9 +42,11 @@ const (
 // Run is one run's streams.
 type Run struct {
 	ID string
-	// Redis is a client whose commands are not sent again by themselves (MaxRetries -1). It stays the caller's to close. A
-	// line needs two connections of it, the door one.
+	// Redis is a client whose commands are not sent again by themselves (MaxRetries -1). It stays the caller's to close. The
+	// door and each line take one of its connections for good.
 	Redis redis.UniversalClient
+	// Masters are the servers that hold its keys.
+	Masters func(context.Context) ([]*redis.Client, error)
 	// Lifetime, if not 0, is that of a stream that nobody uses any more, in whole seconds.
 	Lifetime time.Duration
 }
@@ -177,34 +181,23 @@ func isName(text string) bool {
 }
 
 func (r Run) notOpen(ctx context.Context) error {
-	open, err := Runs(ctx, r.Redis)
+	masters, err := r.Masters(ctx)
 	if err != nil {
 		return err
 	}
-	return &NotOpen{ID: r.ID, Open: open}
-}
-
-// Runs are the ids of the runs that take joiners in.
-func Runs(ctx context.Context, client redis.UniversalClient) (ids []string, err error) {
-	scan := func(ctx context.Context, node *redis.Client) error {
-		keys := node.Scan(ctx, 0, "cachelab:{*}:door", 1000).Iterator()
+	open := &NotOpen{ID: r.ID}
+	for _, master := range masters {
+		keys := master.Scan(ctx, 0, "cachelab:{*}:door", 1000).Iterator()
 		for keys.Next(ctx) {
-			id := strings.TrimSuffix(strings.TrimPrefix(keys.Val(), "cachelab:{"), "}:door")
-			ids = append(ids, id)
+			open.Open = append(open.Open, strings.TrimSuffix(strings.TrimPrefix(keys.Val(), "cachelab:{"), "}:door"))
 		}
-		return keys.Err()
+		if err := keys.Err(); err != nil {
+			return fmt.Errorf("SCAN for open runs: %w", err)
+		}
 	}
-	switch c := client.(type) {
-	case *redis.Client:
-		err = scan(ctx, c)
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("SCAN for open runs: %w", err)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	slices.Sort(open.Open)
+	open.Open = slices.Compact(open.Open)
+	return open
 }
 
 // read returns up to count entries after the given one; none after the time in which it waits. A negative time does not wait.
