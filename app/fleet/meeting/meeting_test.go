@@ -369,3 +369,55 @@ func TestTheMeetingSendsNothingThatWorkersSend(t *testing.T) {
 		}
 	}
 }
+
+// The store's own connections will do, and in a cluster all streams of a run are on one node.
+func TestProcessesMeetOnACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	enter := func(node int, id string) (meeting.Run, *redisstore.Redis) {
+		t.Helper()
+		target, err := redisstore.ParseTarget("redis://" + cluster.Nodes[node].Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := redisstore.Open(t.Context(), redisstore.Options{Target: target, Workers: meeting.Connections + 1, Name: "cachelab-" + id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return meeting.Run{ID: id, Redis: store.Client(), Masters: store.Masters}, store
+	}
+	for n := range 3 { // ids whose streams are on several nodes
+		id := fmt.Sprintf("rounds-%d", n)
+		coordinator, store := enter(n, id)
+		joiner, _ := enter((n+1)%3, id)
+		door, err := coordinator.Open(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger, _ := enter(n, "other")
+		if _, err := stranger.Join(t.Context()); err == nil || !strings.Contains(err.Error(), "open are: "+id) {
+			t.Errorf("the door of %s is not found: %v", id, err)
+		}
+		here, there := accept(t, door, joiner)
+		go send(t, there, message(t, "large", strings.Repeat("x", 4<<20)))
+		if m := receive(t, here); m.Kind != "large" {
+			t.Errorf("received %q", m.Kind)
+		}
+		go here.Close()
+		if _, err := there.Receive(t.Context()); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		if err := errors.Join(there.Close(), door.Close()); err != nil {
+			t.Error(err)
+		}
+		masters, err := store.Masters(t.Context())
+		if err != nil || len(masters) != 3 {
+			t.Fatalf("%d masters, %v", len(masters), err)
+		}
+		for _, master := range masters {
+			if left := keys(t, master); len(left) > 0 {
+				t.Errorf("left are %q", left)
+			}
+		}
+	}
+}
