@@ -18,12 +18,14 @@ const (
 )
 
 // Capture keeps the spans of a run's first round in memory, for pictures: what is exported, and no second account.
-// It is a SpanProcessor for one run: give it to [Options.Capture], and ask for the [Recording] at the end.
+// It is a SpanProcessor for one run: give it to [Options.Capture], and ask for the [Recording] at the end. Of a run of several
+// processes each has one.
 //
 // It is bounded. Of a large round it keeps the spans of the first slices whole, and from the others what makes a
 // fill (lock, re-check, backend call, SET, DEL) with the spans above it, so that the winner is there wherever it was.
 type Capture struct {
-	done atomic.Bool // the first round is over
+	done   atomic.Bool // the first round is over
+	slices int         // that are kept whole
 
 	mu      sync.Mutex // guards all below
 	round   int64
@@ -34,27 +36,31 @@ type Capture struct {
 	omitted int
 }
 
-// NewCapture returns a recorder for one run.
-func NewCapture() *Capture {
-	return &Capture{traces: map[trace.TraceID]bool{}, wanted: map[trace.SpanID]bool{}}
+// NewCapture returns a recorder for one run of that many processes.
+func NewCapture(processes int) *Capture {
+	return &Capture{slices: max(1, maxRecordedSlices/max(1, processes)), traces: map[trace.TraceID]bool{}, wanted: map[trace.SpanID]bool{}}
 }
 
-// OnStart implements [sdktrace.SpanProcessor]: it looks at roots only.
+// OnStart implements [sdktrace.SpanProcessor]: it looks at roots only, and at workers whose root is another process's.
 func (r *Capture) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
-	if r.done.Load() || s.Parent().IsValid() {
+	if parent := s.Parent(); r.done.Load() || parent.IsValid() && !parent.IsRemote() {
 		return
 	}
 	about := attributesOf(s)
 	number, _ := about[string(Round)].(int64)
-	slice, _ := about[string(Slice)].(int64)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	_, known := r.traces[s.SpanContext().TraceID()]
 	switch {
-	case number == 0: // no root of a round
+	case number == 0 || known: // neither a root of a round, nor a worker; or the trace's second worker
 	case r.round == 0 || r.round == number:
 		r.round = number
 		r.workers, _ = about[string(Workers)].(int64)
-		r.traces[s.SpanContext().TraceID()] = slice < maxRecordedSlices
+		slice, isRoot := about[string(Slice)].(int64)
+		if !isRoot {
+			slice = int64(len(r.traces))
+		}
+		r.traces[s.SpanContext().TraceID()] = slice < int64(r.slices)
 	default:
 		r.done.Store(true)
 	}
@@ -117,9 +123,14 @@ type Span struct {
 	ID, Parent string // Parent is "" for a root
 	Name       string
 	Start, End time.Time
-	Attributes map[string]any // by the keys in names.go
+	Attributes map[string]any // by the keys in names.go; numbers are int64 or float64, and float64 all if they came from another process
 	Links      []string       // the spans it is linked to
 	Failed     bool
+}
+
+// Join adds what another process of the run recorded of the round.
+func (r *Recording) Join(spans []Span, omitted int) {
+	r.Spans, r.Omitted = append(r.Spans, spans...), r.Omitted+omitted
 }
 
 // Recording returns what was recorded.

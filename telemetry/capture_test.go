@@ -70,7 +70,7 @@ func names(recording telemetry.Recording) map[string]int {
 }
 
 func TestTheRecorderKeepsTheFirstRoundWhole(t *testing.T) {
-	recorder := telemetry.NewCapture()
+	recorder := telemetry.NewCapture(1)
 	r := newRounds(recorder)
 	_, outside := r.Start(t.Context(), "something else")
 	outside.End()
@@ -107,7 +107,7 @@ func TestTheRecorderKeepsTheFirstRoundWhole(t *testing.T) {
 }
 
 func TestTheRecorderIsBoundedAndKeepsTheWinnerWhereverItIs(t *testing.T) {
-	recorder := telemetry.NewCapture()
+	recorder := telemetry.NewCapture(1)
 	newRounds(recorder).round(1, 40, 35)
 	got := recorder.Recording()
 	// All roots, the slices 0 to 9 whole, and of the winner's all but its GET.
@@ -119,7 +119,7 @@ func TestTheRecorderIsBoundedAndKeepsTheWinnerWhereverItIs(t *testing.T) {
 		t.Errorf("%d omitted, want %d", got.Omitted, want)
 	}
 
-	recorder = telemetry.NewCapture()
+	recorder = telemetry.NewCapture(1)
 	r := newRounds(recorder)
 	ctx, root := r.Start(t.Context(), "round broken", trace.WithAttributes(telemetry.Round.Int(1), telemetry.Workers.Int(1)))
 	for range 20_100 {
@@ -133,14 +133,14 @@ func TestTheRecorderIsBoundedAndKeepsTheWinnerWhereverItIs(t *testing.T) {
 }
 
 func TestNothingRecordedIsNoRound(t *testing.T) {
-	if got := telemetry.NewCapture().Recording(); got.Round != 0 || len(got.Spans) != 0 {
+	if got := telemetry.NewCapture(1).Recording(); got.Round != 0 || len(got.Spans) != 0 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // What recording costs for each span: it is done while the workers work.
 func BenchmarkCapture(b *testing.B) {
-	recorder := telemetry.NewCapture()
+	recorder := telemetry.NewCapture(1)
 	r := newRounds(recorder)
 	ctx, _ := r.Start(b.Context(), "round broken", trace.WithAttributes(telemetry.Round.Int(1), telemetry.Workers.Int(1)))
 	b.ReportAllocs()

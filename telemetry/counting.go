@@ -20,6 +20,11 @@ type SpanCounts struct {
 	Dropped  int `json:"dropped"`
 }
 
+// Plus returns the sum.
+func (n SpanCounts) Plus(more SpanCounts) SpanCounts {
+	return SpanCounts{n.Ended + more.Ended, n.Exported + more.Exported, n.Dropped + more.Dropped}
+}
+
 // counter counts spans at both ends of the batch processor, which drops silently when its queue is full. It is
 // a SpanProcessor for the near end, and wraps the exporter at the far one.
 type counter struct {

@@ -63,8 +63,9 @@ const defaultRecords = ".cachelab/runs"
 
 // Bounds that keep a mistyped number from eating the machine.
 const (
-	maxWorkers = 100_000
-	maxRounds  = 1_000_000
+	maxWorkers   = 100_000 // in all processes
+	maxProcesses = 64
+	maxRounds    = 1_000_000
 )
 
 // defaults are what differs between the commands.
@@ -80,7 +81,8 @@ func large() defaults { return defaults{workers: "500", rounds: "10", quiet: "tr
 
 func newSettings(d defaults) *settings {
 	s := &settings{}
-	add(s, "workers", d.workers, "how many ask in each round", &s.Workers, integer(1, maxWorkers))
+	add(s, "workers", d.workers, "how many ask in each round, in each process", &s.Workers, integer(1, maxWorkers))
+	add(s, "processes", "0", "processes to start, each with so many workers; 0 = the workers are this one's", &s.Processes, integer(0, maxProcesses))
 	add(s, "rounds", d.rounds, "how many times the key expires", &s.Rounds, integer(1, maxRounds))
 	add(s, "key", "product:42:price", "the hot key; its fill lock is KEY:filling", &s.Key, keyName)
 	add(s, "ttl", "3s", "expiry of the cached value", &s.TTL, duration(time.Millisecond))
@@ -171,8 +173,12 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		redis, err := s.Redis.With(s.access)
 		s.Redis, faults = redis, append(faults, err)
 	}
+	all := s.Workers * max(1, s.Processes)
+	if all > maxWorkers {
+		faults = append(faults, fmt.Errorf("--processes %d x --workers %d: want at most %d workers in all", s.Processes, s.Workers, maxWorkers))
+	}
 	if s.WaitTimeout == 0 {
-		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers)
+		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(all)
 	}
 	if s.Ahead.Grace == 0 {
 		s.Ahead.Grace = max(s.TTL, s.LockTTL+s.longestCall())
@@ -255,9 +261,9 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		all = append(all, fmt.Sprintf("the grace time (%v) is shorter than the lock TTL (%v): after a refresher that dies all wait, until its lock ends",
 			s.Ahead.Grace, s.LockTTL))
 	}
-	if passage := redisstore.Passage(s.Workers); s.TTL < passage {
+	if workers := s.Workers * max(1, s.Processes); s.TTL < redisstore.Passage(workers) {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than the time that %d workers may take to read the value (%v): it may expire again in a round, and be filled again",
-			s.TTL, s.Workers, passage))
+			s.TTL, workers, redisstore.Passage(workers)))
 	}
 	if s.TTL < 100*time.Millisecond {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than two pauses of a waiter (50ms each): the value may expire before a waiter looks", s.TTL))

@@ -5,6 +5,7 @@ package facts
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"cachelab/app/cache"
@@ -60,6 +61,11 @@ type Run struct {
 
 	RedisCommands RedisCommands `json:"redis_commands"`
 
+	// Processes are those of the run, if it was split; the numbers above are of all of them.
+	Processes []Process `json:"processes,omitempty"`
+	// Spread is how much later the last process was released than the first, over the rounds, by the clock of this machine.
+	Spread *Milliseconds `json:"spread_ms,omitempty"`
+
 	Spans    telemetry.SpanCounts `json:"spans"`
 	TraceIDs [][]string           `json:"trace_ids"` // a list for each round, an id for each slice of 50 workers that was sampled
 
@@ -73,6 +79,22 @@ type Run struct {
 	Waterfall Waterfall       `json:"-"`
 	Latencies []time.Duration `json:"-"`
 	Series    *herd.Series    `json:"-"` // nil but in the gallery
+}
+
+// Process is a process of a run.
+type Process struct {
+	Number       int    `json:"number"` // from 1
+	PID          int    `json:"pid"`
+	Host         string `json:"host"`
+	Elsewhere    bool   `json:"elsewhere,omitempty"` // on another machine than the coordinator
+	Requests     int    `json:"requests"`
+	BackendCalls int    `json:"backend_calls"`
+	Lost         string `json:"lost,omitempty"` // why it was not there at the end: what it alone knew is not available
+}
+
+// Lost reports whether a process of the run was.
+func (r Run) Lost() bool {
+	return slices.ContainsFunc(r.Processes, func(p Process) bool { return p.Lost != "" })
 }
 
 // Gets are the replies to GET.
@@ -148,6 +170,7 @@ type Details struct {
 	Err             error        // why the run ended early
 	Waterfall       Waterfall    // recorded, if pictures are wanted
 	Series          *herd.Series // of the gallery; nil for none
+	Processes       []Process    // of a run that was split; nil otherwise
 	Started         time.Time
 	Duration        time.Duration
 }
@@ -180,6 +203,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Age:            milliseconds(l.Age),
 		Overdue:        milliseconds(l.Overdue),
 		RedisCommands:  d.RedisCommands,
+		Processes:      d.Processes,
 		Spans:          d.Spans,
 		TraceIDs:       [][]string{},
 		Verdict:        d.Verdict,
@@ -188,6 +212,10 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Duration:       d.Duration.Seconds(),
 		Waterfall:      d.Waterfall,
 		Latencies:      l.Latencies(),
+	}
+	if len(d.Processes) > 0 {
+		spread := milliseconds(l.Spread)
+		r.Spread = &spread
 	}
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"cachelab/telemetry"
 )
 
@@ -23,6 +25,7 @@ type Waterfall struct {
 
 // Row is one worker.
 type Row struct {
+	Process  int           `json:"process,omitempty"` // from 1; 0 if the run has only one
 	Worker   int           `json:"worker"`
 	Outcome  string        `json:"outcome"`
 	Start    time.Duration `json:"start_ns"`
@@ -61,13 +64,11 @@ func NewWaterfall(r telemetry.Recording) Waterfall {
 	round := Waterfall{Number: r.Round, Workers: r.Workers, Kept: len(r.Spans), Omitted: r.Omitted}
 	for _, s := range r.Spans {
 		if s.Parent == "" {
-			calls, _ := s.Attributes[string(telemetry.BackendCalls)].(int64)
-			round.Calls = int(calls)
+			round.Calls = int(number(s, telemetry.BackendCalls))
 		}
 		if s.Name == telemetry.SpanWorker {
-			number, _ := s.Attributes[string(telemetry.Number)].(int64)
 			outcome, _ := s.Attributes[string(telemetry.Outcome)].(string)
-			b.rows[s.ID] = &Row{Worker: int(number), Outcome: outcome, Failed: s.Failed, Start: b.at(s.Start), Answer: b.at(s.End)}
+			b.rows[s.ID] = &Row{Process: int(number(s, telemetry.Process)), Worker: int(number(s, telemetry.Number)), Outcome: outcome, Failed: s.Failed, Start: b.at(s.Start), Answer: b.at(s.End)}
 			round.Elapsed = max(round.Elapsed, b.at(s.End))
 		}
 	}
@@ -82,7 +83,7 @@ func NewWaterfall(r telemetry.Recording) Waterfall {
 		round.Rows = append(round.Rows, *row)
 	}
 	slices.SortFunc(round.Rows, func(x, y Row) int {
-		return cmp.Or(first(x.Winner, y.Winner), cmp.Compare(x.Answer, y.Answer), cmp.Compare(x.Worker, y.Worker))
+		return cmp.Or(cmp.Compare(x.Process, y.Process), first(x.Winner, y.Winner), cmp.Compare(x.Answer, y.Answer), cmp.Compare(x.Worker, y.Worker))
 	})
 	round.InFlight, round.Peak = inFlight(round.Rows)
 	return round
@@ -130,15 +131,13 @@ func (b *roundBuilder) add(s telemetry.Span) {
 	bar := Bar{Kind: s.Name, Start: b.at(s.Start), End: b.at(s.End), Text: spanText(s)}
 	switch s.Name {
 	case telemetry.SpanBackendCall:
-		queued, _ := s.Attributes[string(telemetry.Queued)].(float64)
-		bar.Queued = time.Duration(queued * float64(time.Millisecond))
+		bar.Queued = time.Duration(number(s, telemetry.Queued) * float64(time.Millisecond))
 	case telemetry.SpanLock:
 		if s.Attributes[string(telemetry.LockAcquired)] == true {
 			row.Winner = true
 		}
 	case telemetry.SpanWait:
-		polls, _ := s.Attributes[string(telemetry.Polls)].(int64)
-		row.Polls += int(polls)
+		row.Polls += int(number(s, telemetry.Polls))
 		for _, link := range s.Links {
 			winner := 0
 			if w := b.rowOf(link); w != nil {
@@ -150,6 +149,17 @@ func (b *roundBuilder) add(s telemetry.Span) {
 		}
 	}
 	row.Bars = append(row.Bars, bar)
+}
+
+// number is an attribute of a span; 0 if it has none.
+func number(s telemetry.Span, key attribute.Key) float64 {
+	switch n := s.Attributes[string(key)].(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	return 0
 }
 
 // spanText is the answer of a command.

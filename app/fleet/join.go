@@ -41,7 +41,7 @@ func join(ctx context.Context, p *Peer, hello Hello) (welcome Welcome, err error
 		}
 		return welcome, fmt.Errorf("%w by the coordinator: %s", ErrRefused, refused.Why)
 	}
-	return welcome, m.expect(KindWelcome, &welcome)
+	return welcome, m.As(KindWelcome, &welcome)
 }
 
 // Admit hears who is at the other end of a line, and welcomes or refuses it. The function says why, if it is to be refused,
@@ -64,7 +64,7 @@ func admit(ctx context.Context, p *Peer, judge func(Hello) (Welcome, string)) (*
 	}
 	welcome, why := Welcome{}, ""
 	if m.Protocol != Protocol {
-		why = fmt.Sprintf("it talks protocol %d, and this version (%s) talks %d: use the same version of the program", m.Protocol, "of the coordinator", Protocol)
+		why = fmt.Sprintf("it talks protocol %d, and the coordinator %d: use the same version of the program", m.Protocol, Protocol)
 	} else {
 		welcome, why = judge(m.Hello)
 	}

@@ -66,7 +66,8 @@ type Refused struct {
 
 // Ready says that a process is connected.
 type Ready struct {
-	Connections int `json:"connections"` // to Redis, that it made so far
+	Started     time.Time `json:"started"`     // the times of its responses are from then on, by the clock of its machine
+	Connections int       `json:"connections"` // to Redis, that it made so far
 }
 
 // Failed says why a process cannot go on.

@@ -156,10 +156,11 @@ func (p *Peer) Expect(ctx context.Context, kind string, into any) error {
 	if err != nil {
 		return err
 	}
-	return m.expect(kind, into)
+	return m.As(kind, into)
 }
 
-func (m Message) expect(kind string, into any) error {
+// As reads the body of a message of that kind; of any other one it is an error: that the other end failed, if it says so.
+func (m Message) As(kind string, into any) error {
 	switch {
 	case m.Kind == kind && into == nil:
 		return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // Fold adds responses up to a ledger. The ledger is the same in whatever order they come, and however those of several
-// processes are split: each has a fold, and they are joined.
+// processes are split: they have one fold, or each has its own, and those are joined.
 type Fold struct {
 	workers int
 	ttl     time.Duration
@@ -26,8 +26,8 @@ type Fold struct {
 type roundFold struct {
 	RoundSummary
 
-	// Only the responses of one process can be held against each other, by its clock, and only when all are there. After
-	// that they are forgotten.
+	// Only the responses of one machine can be held against each other, by its clock, and only when all are there. After that
+	// they are forgotten.
 	began, ended time.Time
 	loaded       []time.Time // when backend calls returned a value
 	waited       []time.Time // when waiters had theirs
@@ -84,16 +84,42 @@ func (f *Fold) Close(n int) RoundSummary {
 	return round.RoundSummary
 }
 
-// Join adds the responses of another process of the run. Its fold must not be used any more.
-func (f *Fold) Join(other *Fold) {
-	f.closeAll()
-	other.closeAll()
+// Join adds the responses of another process of the machine, whose times are later than those of this fold by as much as its
+// clock began later. Its fold must not be used any more.
+func (f *Fold) Join(other *Fold, later time.Duration) {
 	for n, theirs := range other.rounds {
 		ours := f.round(n)
 		ours.Sum.Add(theirs.Sum)
 		ours.Elapsed = max(ours.Elapsed, theirs.Elapsed)
+		if theirs.began.IsZero() {
+			continue
+		}
+		if began := theirs.began.Add(later); ours.began.IsZero() || began.Before(ours.began) {
+			ours.began = began
+		}
+		if ended := theirs.ended.Add(later); ended.After(ours.ended) {
+			ours.ended = ended
+		}
+		for _, at := range theirs.loaded {
+			ours.loaded = append(ours.loaded, at.Add(later))
+		}
+		for _, at := range theirs.waited {
+			ours.waited = append(ours.waited, at.Add(later))
+		}
 	}
-	f.first.join(other.first)
+	f.add(other, later)
+}
+
+// JoinElsewhere adds the responses of a process on another machine, whose times cannot be held against those of the others.
+func (f *Fold) JoinElsewhere(other *Fold) {
+	other.closeAll()
+	f.Join(other, 0)
+	f.elsewhere = true
+}
+
+// add adds what another fold knows of no round.
+func (f *Fold) add(other *Fold, later time.Duration) {
+	f.first.join(other.first, later)
 	f.elsewhere = f.elsewhere || other.elsewhere
 	f.latencies = append(f.latencies, other.latencies...)
 	f.ages.join(other.ages)
@@ -151,24 +177,26 @@ func (f *firstErrors) add(r Response) {
 	more := firstErrors{get: one(r.Errors.Get), lock: one(r.Errors.Lock), set: one(r.Errors.Set), unlock: one(r.Errors.Unlock), load: one(r.Errors.Load),
 		publish: one(r.Errors.Publish)}
 	more.other = one(r.OtherError())
-	f.join(more)
+	f.join(more, 0)
 }
 
-func (f *firstErrors) join(more firstErrors) {
-	f.get.join(more.get)
-	f.lock.join(more.lock)
-	f.set.join(more.set)
-	f.unlock.join(more.unlock)
-	f.load.join(more.load)
-	f.publish.join(more.publish)
-	f.other.join(more.other)
+// join adds those of a process whose clock began so much later.
+func (f *firstErrors) join(more firstErrors, later time.Duration) {
+	f.get.join(more.get, later)
+	f.lock.join(more.lock, later)
+	f.set.join(more.set, later)
+	f.unlock.join(more.unlock, later)
+	f.load.join(more.load, later)
+	f.publish.join(more.publish, later)
+	f.other.join(more.other, later)
 }
 
 func (f firstErrors) errors() cache.Errors {
 	return cache.Errors{Get: f.get.err, Lock: f.lock.err, Set: f.set.err, Unlock: f.unlock.err, Load: f.load.err, Publish: f.publish.err}
 }
 
-func (f *firstError) join(more firstError) {
+func (f *firstError) join(more firstError, later time.Duration) {
+	more.at = more.at.Add(later)
 	if more.err != nil && (f.err == nil || more.before(*f)) {
 		*f = more
 	}

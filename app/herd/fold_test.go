@@ -122,7 +122,7 @@ func fold(processes [][]herd.Response, order []int) herd.Ledger {
 		for _, r := range processes[p] {
 			one.Add(r)
 		}
-		whole.Join(one)
+		whole.Join(one, 0)
 	}
 	return whole.Ledger()
 }

@@ -88,6 +88,8 @@ type Herd struct {
 	Keeper   Keeper
 	Observer Observer
 	Results
+	// Process is the number of this process, from 1; 0 if the run has only one.
+	Process int
 	// Parties, if there are any, are the processes whose workers ask. This one has none then, and no strategy.
 	Parties []Party
 }

@@ -47,7 +47,7 @@ func (h *Herd) Gather(_ context.Context, round Round) (Gathered, error) {
 			ready.Done()
 			<-c.barrier
 			if c.ctx != nil {
-				r := &request{worker: Worker{Round: round.Number, Number: i + 1}, work: c.work}
+				r := &request{worker: Worker{Round: round.Number, Number: i + 1, Process: h.Process}, work: c.work}
 				c.responses[i] = r.ask(c.ctx, h.Observer, h.Strategy, h.Key, h.Results, c.released)
 			}
 		})

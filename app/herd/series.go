@@ -38,11 +38,14 @@ func (s *Series) Add(r Response) {
 	}
 }
 
-// Join adds the responses of another series.
-func (s *Series) Join(other *Series) {
-	s.samples = append(s.samples, other.samples...)
+// Join adds the responses of another process, whose times are so much later than those of this series.
+func (s *Series) Join(other *Series, later time.Duration) {
+	for _, one := range other.samples {
+		one.began = one.began.Add(later)
+		s.samples = append(s.samples, one)
+	}
 	if !other.filled.IsZero() {
-		s.fill(other.filled)
+		s.fill(other.filled.Add(later))
 	}
 }
 

@@ -51,7 +51,7 @@ func TestCallsPerTTLAreThoseFromTheFirstFillOnAndWithoutIt(t *testing.T) {
 		rand.Shuffle(len(responses), func(i, j int) { responses[i], responses[j] = responses[j], responses[i] })
 		split := rand.IntN(len(responses) + 1)
 		s := seriesOf(responses[:split])
-		s.Join(seriesOf(responses[split:]))
+		s.Join(seriesOf(responses[split:]), 0)
 		if got := s.CallsPerTTL(); got != 1.5 {
 			t.Fatalf("calls per TTL = %v, want 3 / 2", got)
 		}

@@ -19,6 +19,7 @@ import (
 	"cachelab/app/cache"
 	"cachelab/app/embedded"
 	"cachelab/app/facts"
+	"cachelab/app/fleet"
 	"cachelab/app/modes"
 	"cachelab/app/redisserver"
 	"cachelab/app/redisstore"
@@ -29,7 +30,8 @@ import (
 
 // Config is what a run needs to know. The command line validates it.
 type Config struct {
-	Workers     int
+	Workers     int // of each process
+	Processes   int // that are started here, and whose workers ask; 0: those of this process do
 	Rounds      int
 	Key         string
 	TTL         time.Duration
@@ -56,6 +58,8 @@ type Config struct {
 	Reader sdkmetric.Reader
 	// Modes are those of all runs of the lab: before the first it is found out whether Redis permits what they send.
 	Modes []modes.Mode
+	// Told are the settings that other processes of a run are told, by the names of their flags. They may hold passwords.
+	Told []fleet.Setting
 	// Capture keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
 	Capture, Waterfall bool
 	// Watch, if set, is called with each mode when its run begins, and what it returns is told of it.
@@ -66,6 +70,7 @@ type Config struct {
 type Lab struct {
 	config   Config
 	instance string // names this process in telemetry
+	process  int    // the number of this process, from 1; 0 if it is the only one, or coordinates
 	terminal *report.Terminal
 	where    string              // what a Redis of the user's has turned out to be; "" before it was opened
 	embedded *embedded.Server    // nil if a real Redis is used
@@ -111,8 +116,14 @@ func (l *Lab) Close() error {
 
 func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (r *redisstore.Redis, err error) {
 	key := l.config.Key
-	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Name: "cachelab-" + id, Instrument: instrument,
+	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Herd: l.config.allWorkers(), Name: "cachelab-" + id, Instrument: instrument,
 		Keys: []string{key, cache.LockKey(key)}, Redirected: telemetry.Redirected}
+	if l.splits() {
+		options.Workers = 1 // they are other processes'
+	}
+	if l.process > 0 {
+		options.Name += fmt.Sprintf("-p%d", l.process)
+	}
 	switch {
 	case l.server != nil:
 		return redisstore.OpenAt(ctx, l.server.Addr(), options)

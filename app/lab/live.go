@@ -15,6 +15,7 @@ import (
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/report"
+	"cachelab/app/results"
 )
 
 // LivePlan is the plan of a live run: workers that read on their own, in one mode after the other.
@@ -114,7 +115,7 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 			Seed:     l.config.Backend.Seed,
 			Patience: l.config.patience(),
 			Observer: t.watcher.Observe(t.bridge.Observer(herd.NoObserver{})),
-			Results:  t.results(),
+			Results:  t.results(results.This(0)),
 		}
 		if plan.Scenario == modes.Gallery {
 			t.keepSeries()
@@ -189,7 +190,7 @@ func (t *traffic) keepSeries() {
 func (c Config) patience() time.Duration {
 	batches := 1.0
 	if c.Backend.Capacity > 0 {
-		batches = math.Ceil(float64(c.Workers) / float64(c.Backend.Capacity))
+		batches = math.Ceil(float64(c.allWorkers()) / float64(c.Backend.Capacity))
 	}
 	return time.Duration(batches*(1+c.Backend.Jitter)*float64(c.Backend.Latency)) + time.Second
 }

@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"cachelab/app/results":        {"cachelab/app/cache", "cachelab/app/facts", "cachelab/app/herd", "cachelab/app/modes", "cachelab/telemetry"},
 	"cachelab/app/record":         {"cachelab/app/cache", "cachelab/app/facts"},
 	"cachelab/app/verify":         {"cachelab/app/cache", "cachelab/app/herd", "cachelab/app/record", "cachelab/app/redisstore", "cachelab/telemetry"},
-	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/facts", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
+	"cachelab/app/cli": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/facts", "cachelab/app/fleet", "cachelab/app/fleet/children", "cachelab/app/lab", "cachelab/app/modes", "cachelab/app/page",
 		"cachelab/app/record", "cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/results", "cachelab/app/verify", "cachelab/app/web", "cachelab/telemetry", "cachelab/telemetry/redact"},
 	"cachelab/app/lab": {"cachelab/app/backend", "cachelab/app/cache", "cachelab/app/drill", "cachelab/app/embedded",
 		"cachelab/app/events", "cachelab/app/facts", "cachelab/app/fleet", "cachelab/app/fleet/children", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/price", "cachelab/app/record", "cachelab/app/redisserver",

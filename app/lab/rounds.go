@@ -11,6 +11,7 @@ import (
 	"cachelab/app/herd"
 	"cachelab/app/modes"
 	"cachelab/app/redisstore"
+	"cachelab/app/results"
 )
 
 // Plan says what a run does, in rounds.
@@ -39,7 +40,7 @@ func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	if err := l.ready(ctx, id, plan.Mode); err != nil {
 		return facts.Run{}, err
 	}
-	who := herd.Count(l.config.Workers, "worker") + " x " + herd.Count(l.config.Rounds, "round")
+	who := l.config.who() + " x " + herd.Count(l.config.Rounds, "round")
 	l.terminal.Notice(l.settings(plan.title(), who, plan.Mode.Locks, id))
 	s, err := l.openSession(ctx, plan.Mode, plan.Scenario, id, true)
 	if err != nil {
@@ -60,18 +61,30 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	faults := s.faults(d, s.mode.Judge, tell)
 	defer func() { err = errors.Join(err, faults.Close()) }()
 	h := herd.Herd{
-		Strategy: s.strategy(tell, faults),
 		Key:      s.config.Key,
-		Workers:  s.config.Workers,
+		Workers:  s.config.allWorkers(),
 		Rounds:   s.config.Rounds,
 		Keeper:   s.patient(),
 		Observer: view.Observe(s.watcher.Observe(s.bridge.Observer(herd.NoObserver{}))),
-		Results:  s.results(),
 	}
-	s.bridge.Begin(s.config.Workers)
+	var others *processes
+	if s.splits() {
+		if others, err = s.gatherProcesses(ctx, s); err != nil {
+			return ledger, err
+		}
+		defer others.close()
+		h.Parties, h.Results = others.parties(), s.results(others.about()...)
+	} else {
+		h.Strategy, h.Results = s.strategy(tell, faults), s.results(results.This(0))
+	}
+	s.bridge.Begin(h.Workers)
 	s.telemetry.Push(ctx) // the zeros, before the first increment
 	before := s.redis.TakeCensus(ctx)
 	ledger, err = h.Run(ctx)
+	if others != nil {
+		err = errors.Join(err, others.end(ctx))
+		s.facts.Processes = others.facts()
+	}
 
 	verdict := faults.Judge(ledger)
 	if err != nil {
@@ -88,6 +101,15 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 		s.facts.Verdict.Text += " (another client used this Redis meanwhile)"
 	}
 	return ledger, err
+}
+
+// who asks: the workers, and of how many processes.
+func (c Config) who() string {
+	workers := herd.Count(c.Workers, "worker")
+	if c.Processes > 0 {
+		return herd.Count(c.Processes, "process") + " x " + workers
+	}
+	return workers
 }
 
 // unfinished is the verdict on a drill that ended early: what it tells may not have taken place.

@@ -44,6 +44,7 @@ type session struct {
 	unsampled   int          // traces that the sampler left out
 	masked      int          // see drill.Faults
 	undelivered error        // what telemetry could not deliver
+	others      others       // what other processes told of it
 }
 
 // openSession opens what the mode needs. The caller must close it. Of several sessions of one run, one is the first: it
@@ -62,7 +63,7 @@ func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.S
 func (s *session) open(ctx context.Context, first bool) (err error) {
 	l := s.Lab
 	if l.config.Capture {
-		s.capture = telemetry.NewCapture()
+		s.capture = telemetry.NewCapture(l.config.Processes)
 	}
 	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
 		Switch: l.config.Telemetry, Run: s.id, Instance: l.instance, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,
@@ -102,7 +103,7 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 		Probe:   tell.Probe(s.bridge.Probe(herd.Probe{})),
 		TTL:     s.config.TTL,
 		LockKey: s.lockKey,
-		Passage: redisstore.Passage(s.config.Workers),
+		Passage: redisstore.Passage(s.config.allWorkers()),
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
 	ahead := s.config.Ahead
@@ -123,11 +124,11 @@ func (s *session) lockKey(key string) string {
 	return name
 }
 
-// results begin, and say how responses are read, and that they are kept.
-func (s *session) results() herd.Results {
+// results of these processes begin, and say how responses are read, and that they are kept.
+func (s *session) results(of ...results.Process) herd.Results {
 	c := s.config
 	s.kept = c.Results.Begin(results.Start{Run: s.id, Mode: s.mode.Name, Scenario: s.scenario, Drill: s.facts.Drill, Redis: s.redisName(),
-		Version: c.Version, Workers: c.Workers, Rate: s.facts.Rate, TTL: c.TTL, Settings: c.Settings})
+		Version: c.Version, Workers: c.allWorkers(), Rate: s.facts.Rate, TTL: c.TTL, Settings: c.Settings}, of...)
 	keep := func(r herd.Response) {
 		s.kept.Keep(r)
 		s.watcher.Keep(r)
@@ -146,11 +147,13 @@ func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 	backend := s.service.Stats()
 	s.facts.BackendPeak, s.served = backend.Peak, backend.Calls
 	if s.telemetry.Traceable() {
-		s.facts.TraceIDs = s.bridge.TraceIDs()
+		s.facts.TraceIDs = append(s.bridge.TraceIDs(), s.others.traces...)
 	}
-	s.links, s.unsampled = s.bridge.Links(), s.bridge.Unsampled()
+	s.links, s.unsampled = s.bridge.Links()+s.others.links, s.bridge.Unsampled()+s.others.unsampled
 	if s.capture != nil {
-		s.facts.Waterfall = facts.NewWaterfall(s.capture.Recording())
+		recording := s.capture.Recording()
+		recording.Join(s.others.recorded, s.others.omitted)
+		s.facts.Waterfall = facts.NewWaterfall(recording)
 	}
 }
 
@@ -160,8 +163,8 @@ func (s *session) close(ctx context.Context) (err error) {
 		err = s.redis.Close()
 	}
 	if s.telemetry != nil {
-		s.undelivered = s.telemetry.Shutdown(context.WithoutCancel(ctx))
-		s.facts.Spans = s.telemetry.Spans()
+		s.undelivered = errors.Join(s.others.undelivered, s.telemetry.Shutdown(context.WithoutCancel(ctx)))
+		s.facts.Spans = s.telemetry.Spans().Plus(s.others.spans)
 	}
 	return err
 }

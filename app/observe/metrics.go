@@ -228,6 +228,11 @@ func (m *instruments) response(ctx context.Context, r herd.Response, ttl time.Du
 	m.rest(ctx, r.Counts)
 	m.requests[r.Outcome].add(1)
 	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
+	m.served(ctx, r, ttl)
+}
+
+// served counts how overdue the value was that the request was served.
+func (m *instruments) served(ctx context.Context, r herd.Response, ttl time.Duration) {
 	if age, known := r.Age(); known {
 		m.overdue.Record(ctx, max(0, age-ttl).Seconds(), m.mode)
 	}

@@ -87,8 +87,6 @@ type observer struct {
 	*Bridge
 }
 
-type rootsKey struct{}
-
 func (o observer) Round(ctx context.Context, round herd.Round) (context.Context, func(herd.RoundSummary)) {
 	ctx, end := o.next.Round(ctx, round)
 	roots := o.startRoots(ctx, round)
@@ -103,11 +101,11 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 		}
 		if o.Dashboard != nil {
 			page := telemetry.Dashboard.String(o.Dashboard(started, time.Now()))
-			for _, root := range roots {
+			for _, root := range roots.all() {
 				root.SetAttributes(page)
 			}
 		}
-		for _, root := range roots {
+		for _, root := range roots.all() {
 			root.SetAttributes(telemetry.BackendCalls.Int(s.BackendCalls), telemetry.Expiries.Int(s.Expiries),
 				telemetry.Waiters.Int(s.Outcomes[cache.Waited]), telemetry.Verdict.String(verdict))
 			root.End()
@@ -117,19 +115,27 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 	}
 }
 
-// startRoots starts a trace for each slice, and links each to the first.
-func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span {
-	var roots []trace.Span
+// startRoots starts a trace for each slice of each process's workers, and links each to the first.
+func (b *Bridge) startRoots(ctx context.Context, round herd.Round) roots {
+	all := make(roots, max(1, round.Processes))
+	slices := (round.Workers/len(all) + sliceSize - 1) / sliceSize
 	ids := []string{} // empty, where the sampler took none: the next round keeps its number
-	for slice := range (round.Workers + sliceSize - 1) / sliceSize {
+	var first trace.SpanContext
+	for i := range len(all) * slices {
 		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
 			telemetry.Mode.String(b.labels.Mode), telemetry.Scenario.String(b.labels.Scenario), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
-			telemetry.Slice.Int(slice), telemetry.Workers.Int(round.Workers))}
-		if slice > 0 && roots[0].SpanContext().IsSampled() {
-			options = append(options, trace.WithLinks(trace.Link{SpanContext: roots[0].SpanContext()}))
+			telemetry.Slice.Int(i), telemetry.Workers.Int(round.Workers))}
+		if len(all) > 1 {
+			options = append(options, trace.WithAttributes(telemetry.Process.Int(i/slices+1)))
+		}
+		if first.IsSampled() {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: first}))
 		}
 		_, root := b.tracer.Start(ctx, telemetry.RoundSpan(b.labels.Mode), options...)
-		roots = append(roots, root)
+		if i == 0 {
+			first = root.SpanContext()
+		}
+		all[i/slices] = append(all[i/slices], root)
 		if root.SpanContext().IsSampled() {
 			ids = append(ids, root.SpanContext().TraceID().String())
 		}
@@ -137,13 +143,13 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) []trace.Span 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.traceIDs = append(b.traceIDs, ids)
-	if roots[0].SpanContext().IsValid() { // else there are no traces, and no sampler
-		b.unsampled += len(roots) - len(ids)
+	if first.IsValid() { // else there are no traces, and no sampler
+		b.unsampled += len(all)*slices - len(ids)
 	}
-	if roots[0].SpanContext().IsSampled() {
+	if first.IsSampled() {
 		b.links += len(ids) - 1
 	}
-	return roots
+	return all
 }
 
 func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
@@ -153,6 +159,9 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	}
 	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.labels.Mode),
 		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
+	if worker.Process > 0 {
+		span.SetAttributes(telemetry.Process.Int(worker.Process))
+	}
 	ctx = o.metrics.request(ctx)
 	return ctx, func(r herd.Response) {
 		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))

@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"cachelab/app/cache"
-	"cachelab/app/herd"
 	"cachelab/telemetry"
 )
 
@@ -45,15 +44,6 @@ func refreshResult(r cache.Result, err error) string {
 		return resultRefused
 	}
 	return resultFilled
-}
-
-// rootOf is the root span of the worker's slice of the round, nil outside of a round.
-func rootOf(ctx context.Context) trace.Span {
-	roots, ok := ctx.Value(rootsKey{}).([]trace.Span)
-	if !ok {
-		return nil
-	}
-	return roots[(herd.WorkerFrom(ctx).Number-1)/sliceSize]
 }
 
 func (b *Bridge) countLink() {

@@ -21,7 +21,7 @@ func (b *Bridge) NewToken(ctx context.Context) string {
 		span = m.span
 	}
 	if sc := span.SpanContext(); sc.IsSampled() {
-		token += "." + "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
+		token += "." + traceparent(sc)
 	}
 	if !missed {
 		return token
@@ -34,11 +34,21 @@ func (b *Bridge) NewToken(ctx context.Context) string {
 	return token
 }
 
+// traceparent is the span's context in the form of W3C.
+func traceparent(sc trace.SpanContext) string {
+	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
+}
+
 // spanOf reads the trace context out of a token. It is invalid if there is none, as in the token of a process
 // without telemetry.
 func spanOf(token string) trace.SpanContext {
-	_, traceparent, _ := strings.Cut(token, ".")
-	parts := strings.Split(traceparent, "-")
+	_, text, _ := strings.Cut(token, ".")
+	return parseTraceparent(text)
+}
+
+// parseTraceparent reads a span's context. It is invalid if the text is.
+func parseTraceparent(text string) trace.SpanContext {
+	parts := strings.Split(text, "-")
 	if len(parts) != 4 {
 		return trace.SpanContext{}
 	}
@@ -50,9 +60,8 @@ func spanOf(token string) trace.SpanContext {
 	if err != nil {
 		return trace.SpanContext{}
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
-	})
+	flags := trace.TraceFlags(0).WithSampled(parts[3] == trace.FlagsSampled.String())
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: flags, Remote: true})
 }
 
 // waitsFor links a waiter to the winner whose token it found in the lock, once to each, and counts it there.

@@ -30,6 +30,8 @@ const (
 type Options struct {
 	Target  Target
 	Workers int // the pool is sized for them
+	// Herd is how many workers there are in all processes, if there are more: replies take their time then.
+	Herd int
 	// Name is what the connections call themselves, unique to the run: other clients of the server have other names.
 	Name string
 	// Keys are those that the workers use most: connections are warm where they are. Only in a cluster does it matter.
@@ -181,7 +183,7 @@ func (r *Redis) pool() int { return min(r.options.Workers, maxPool) }
 
 // newWorkers returns the workers' client of one server.
 func (r *Redis) newWorkers(addr string) (client *redis.Client, err error) {
-	client = r.newClient(addr, r.pool(), Passage(r.options.Workers))
+	client = r.newClient(addr, r.pool(), Passage(max(r.options.Workers, r.options.Herd)))
 	if r.options.Instrument != nil {
 		err = r.options.Instrument(client)
 	}

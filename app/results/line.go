@@ -4,7 +4,10 @@
 package results
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"cachelab/app/cache"
@@ -55,9 +58,12 @@ type process struct {
 	Process string    `json:"p"` // random
 	Run     string    `json:"run"`
 	Mode    string    `json:"mode"`
-	Number  int       `json:"pid"`
+	PID     int       `json:"pid"`
 	Host    string    `json:"host"`
 	Started time.Time `json:"started"`
+	Number  int       `json:"number,omitempty"` // from 1; 0 if the run has only one
+	// Elsewhere: on another machine than the process that wrote the line.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // End is what is known of a run in one mode when it is over. Durations are in nanoseconds.
@@ -77,12 +83,14 @@ type End struct {
 	TraceIDs      [][]string           `json:"trace_ids"`
 	Verdict       herd.Verdict         `json:"verdict"`
 	Error         string               `json:"error,omitempty"`
+	Spread        herd.Quantiles       `json:"spread"`
+	Processes     []facts.Process      `json:"processes,omitempty"`
 }
 
 // response is one response; what is 0 is left out. Times are nanoseconds from the start of its process.
 type response struct {
 	Type    string        `json:"t"`
-	Process string        `json:"p"`
+	Process string        `json:"p,omitempty"`
 	Round   int           `json:"r"`
 	Worker  int           `json:"w"`
 	Work    herd.Work     `json:"k,omitempty"` // its kind
@@ -98,6 +106,9 @@ type response struct {
 	counts
 	sent
 	Errors *errorTexts `json:"e,omitempty"`
+
+	// Value is what was served, where the line goes to the process that knows when it was made, and not into a file.
+	Value string `json:"v,omitempty"`
 }
 
 // counts are cache.Counts: the conversion holds that none is missing.
@@ -176,17 +187,17 @@ func newResponse(r herd.Response, process string, started time.Time) response {
 	return line
 }
 
-// response is what the line was made of, on a clock that begins with the process.
-func (line response) response() herd.Response {
+// response is what the line was made of, in a process that began at that time.
+func (line response) response(started time.Time) herd.Response {
 	at := func(d time.Duration) time.Time {
 		if d == 0 {
 			return time.Time{}
 		}
-		return epoch.Add(d)
+		return started.Add(d)
 	}
-	r := herd.Response{Worker: herd.Worker{Round: line.Round, Number: line.Worker}, At: epoch.Add(line.At), Elapsed: line.Elapsed,
+	r := herd.Response{Worker: herd.Worker{Round: line.Round, Number: line.Worker}, At: started.Add(line.At), Elapsed: line.Elapsed,
 		Answered: at(line.Answered), Redundant: line.Redundant, Repeated: line.Repeated, Work: line.Work}
-	r.Outcome, r.Waited, r.Loaded = line.Outcome, line.Waited, at(line.Loaded)
+	r.Outcome, r.Waited, r.Loaded, r.Value = line.Outcome, line.Waited, at(line.Loaded), line.Value
 	r.Counts, r.Sent = cache.Counts(line.counts), cache.Sent(line.sent)
 	if e := line.Errors; e != nil {
 		r.Errors = cache.Errors{Get: failure(e.Get), Lock: failure(e.Lock), Set: failure(e.Set), Unlock: failure(e.Unlock), Load: failure(e.Load),
@@ -196,8 +207,41 @@ func (line response) response() herd.Response {
 	return r
 }
 
-// epoch is any time: only differences count.
+// epoch is when processes begin whose line is not read yet.
 var epoch = time.Unix(0, 0)
+
+// Encode returns a response as a line, for another process of the run, with its value: that process may know when it was made.
+// Times are from the start of this one.
+func Encode(r herd.Response, started time.Time) (json.RawMessage, error) {
+	line := newResponse(r, "", started)
+	line.Value = r.Value
+	text, err := json.Marshal(line)
+	if err != nil {
+		return nil, fmt.Errorf("write a response: %w", err)
+	}
+	return text, nil
+}
+
+// Decode reads such a line of a process.
+func Decode(text json.RawMessage, p Process) (herd.Response, error) {
+	var line response
+	if err := json.Unmarshal(text, &line); err != nil {
+		return herd.Response{}, fmt.Errorf("read a response: %w", err)
+	}
+	if err := line.check(); err != nil {
+		return herd.Response{}, err
+	}
+	r := line.response(p.Started)
+	r.Worker.Process, r.Elsewhere = p.Number, p.Elsewhere
+	return r, nil
+}
+
+func (line response) check() error {
+	if line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
+		return errors.New("a response without its process, round, worker or outcome")
+	}
+	return nil
+}
 
 func text(err error) string {
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	"cachelab/app/cache"
 	"cachelab/app/facts"
@@ -148,10 +149,10 @@ func (r *reader) add(line decodedLine, where func() string) error {
 	}
 	switch line.Type {
 	case typeResponse, typeWork:
-		if line.Process == "" || line.Round < 1 || line.Worker < 1 || !slices.Contains(outcomes, line.Outcome) {
-			return fmt.Errorf("a response without its process, round, worker or outcome")
+		if err := line.check(); err != nil || line.Process == "" {
+			return cmp.Or(err, errors.New("a response without its process"))
 		}
-		p, response := r.process(line.Process, where), line.response.response()
+		p, response := r.process(line.Process, where), line.response.response(epoch)
 		p.fold.Add(response)
 		p.series.Add(response)
 		return nil
@@ -232,9 +233,14 @@ func (r *reader) join() ([]Folded, error) {
 		if folds[key] == nil {
 			folds[key] = herd.NewFold(run.Start.Workers, run.Start.TTL)
 		}
-		folds[key].Join(p.fold)
+		later := p.line.Started.Sub(r.began(key))
+		if p.line.Elsewhere {
+			folds[key].JoinElsewhere(p.fold)
+		} else {
+			folds[key].Join(p.fold, later)
+		}
 		if run.Start.Scenario == modes.Gallery {
-			run.join(p.series)
+			run.join(p.series, later)
 		}
 	}
 	var all []Folded
@@ -257,12 +263,22 @@ func (r *reader) join() ([]Folded, error) {
 	return all, nil
 }
 
-// join adds what a process knows of the traffic.
-func (f *Folded) join(s *herd.Series) {
+// began is when the first process of a run did.
+func (r *reader) began(key runKey) (first time.Time) {
+	for _, p := range r.processes {
+		if at := p.line.Started; p.line.Run == key.run && p.line.Mode == key.mode && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// join adds what a process knows of the traffic, which began so much later than the first.
+func (f *Folded) join(s *herd.Series, later time.Duration) {
 	if f.Details.Series == nil {
 		f.Details.Series = &herd.Series{TTL: f.Start.TTL}
 	}
-	f.Details.Series.Join(s)
+	f.Details.Series.Join(s, later)
 }
 
 // finish says what is told of the run. One that is not whole has no verdict.
@@ -270,11 +286,11 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	s := f.Start
 	// What is neither in rounds nor waiting for the expiry is overhead.
 	l.InRounds, l.Expiring = e.Duration-e.Overhead, 0
-	l.NotSent = e.NotSent
+	l.NotSent, l.Spread = e.NotSent, e.Spread
 	f.Ledger = l
 	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis, Rate: s.Rate,
 		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
-		Err: failure(e.Error), Started: e.Started, Duration: e.Duration, Series: f.Details.Series}
+		Err: failure(e.Error), Started: e.Started, Duration: e.Duration, Series: f.Details.Series, Processes: e.Processes}
 	missing := ""
 	switch {
 	case !ended:

@@ -33,7 +33,7 @@ func write(t testing.TB, processes [][]herd.Response, end func(*results.Run)) (f
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := w.Begin(begin)
+		run := w.Begin(begin, results.This(0))
 		for _, r := range responses {
 			run.Keep(r)
 		}
@@ -166,7 +166,7 @@ func TestNothingOfAResponseIsLostButItsValue(t *testing.T) {
 	var full herd.Response
 	n := 0
 	fill(reflect.ValueOf(&full).Elem(), &n)
-	full.Result.Outcome = cache.Filled
+	full.Result.Outcome, full.Worker.Process = cache.Filled, 0
 	for _, r := range []herd.Response{full, {Worker: herd.Worker{Round: 1, Number: 1}, At: time.Now(), Result: cache.Result{Outcome: cache.Hit}}} {
 		direct := herd.NewFold(begin.Workers, begin.TTL)
 		direct.Add(r)
@@ -264,7 +264,7 @@ func TestRoundsThatAreOverOutliveTheirProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := w.Begin(begin)
+	run := w.Begin(begin, results.This(0))
 	for _, r := range some(rand.New(rand.NewPCG(1, 0)), 0, 3, 8) {
 		run.Keep(r)
 	}
@@ -284,7 +284,7 @@ func TestAFullDiskIsToldAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := w.Begin(begin)
+	run := w.Begin(begin, results.This(0))
 	for range 10_000 {
 		run.Keep(herd.Response{})
 	}
@@ -295,7 +295,7 @@ func TestAFullDiskIsToldAtTheEnd(t *testing.T) {
 
 func TestWithoutAFileNothingIsKept(t *testing.T) {
 	var w *results.Writer
-	run := w.Begin(begin)
+	run := w.Begin(begin, results.This(0))
 	run.Keep(herd.Response{})
 	run.End(herd.Ledger{}, facts.Details{})
 }

@@ -66,29 +66,48 @@ func (w *Writer) flush() {
 	}
 }
 
-// Run is a run in one mode, as this process writes it.
-type Run struct {
-	to      *Writer
-	start   Start
-	process string
-	started time.Time
-	round   int // of the last response
+// Process is a process of a run. Times of its responses are kept as they are from its start.
+type Process struct {
+	Number    int // from 1; 0 if the run has only one
+	PID       int
+	Host      string
+	Started   time.Time
+	Elsewhere bool // on another machine: its times cannot be held against those of the others
 }
 
-// Begin begins a run. Without a writer it returns nil, which keeps nothing.
-func (w *Writer) Begin(s Start) *Run {
+// This is this process, which begins now.
+func This(number int) Process {
+	host, _ := os.Hostname() // for people
+	return Process{Number: number, PID: os.Getpid(), Host: host, Started: time.Now()}
+}
+
+// Run is a run in one mode, as this process writes it.
+type Run struct {
+	to        *Writer
+	start     Start
+	processes map[int]process // by number
+	round     int             // of the last response
+}
+
+// Begin begins a run of these processes. Without a writer it returns nil, which keeps nothing.
+func (w *Writer) Begin(s Start, processes ...Process) *Run {
 	if w == nil {
 		return nil
 	}
 	s.Type, s.Format = typeRun, format
-	r := &Run{to: w, start: s, process: strings.ToLower(rand.Text()[:8]), started: time.Now()}
-	host, _ := os.Hostname() // for people
+	r := &Run{to: w, start: s, processes: map[int]process{}}
 	w.line(s)
-	w.line(process{typeProcess, r.process, s.Run, s.Mode, os.Getpid(), host, r.started})
+	for _, p := range processes {
+		line := process{Type: typeProcess, Process: strings.ToLower(rand.Text()[:8]), Run: s.Run, Mode: s.Mode, Number: p.Number, PID: p.PID, Host: p.Host,
+			Started: p.Started, Elsewhere: p.Elsewhere}
+		r.processes[p.Number] = line
+		w.line(line)
+	}
 	return r
 }
 
-// Keep writes a response. It is called with one at a time. What came before its round is in the file by then.
+// Keep writes a response of one of the processes. It is called with one at a time. What came before its round is in the file by
+// then.
 func (r *Run) Keep(response herd.Response) {
 	if r == nil {
 		return
@@ -97,7 +116,8 @@ func (r *Run) Keep(response herd.Response) {
 		r.round = response.Worker.Round
 		r.to.flush()
 	}
-	r.to.line(newResponse(response, r.process, r.started))
+	p := r.processes[response.Worker.Process]
+	r.to.line(newResponse(response, p.Process, p.Started))
 }
 
 // End ends the run, of which that much is told.
@@ -107,5 +127,6 @@ func (r *Run) End(l herd.Ledger, d facts.Details) {
 	}
 	r.to.line(End{Type: typeEnd, Run: r.start.Run, Mode: r.start.Mode, Requests: l.Requests, Works: l.Works, NotSent: l.NotSent,
 		Started: d.Started, Duration: d.Duration, Overhead: d.Duration - l.InRounds - l.Expiring,
-		BackendPeak: d.BackendPeak, RedisCommands: d.RedisCommands, Spans: d.Spans, TraceIDs: d.TraceIDs, Verdict: d.Verdict, Error: text(d.Err)})
+		BackendPeak: d.BackendPeak, RedisCommands: d.RedisCommands, Spans: d.Spans, TraceIDs: d.TraceIDs, Verdict: d.Verdict, Error: text(d.Err),
+		Spread: l.Spread, Processes: d.Processes})
 }

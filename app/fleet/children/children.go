@@ -2,7 +2,6 @@
 package children
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,16 +64,19 @@ func (c *Child) How() string {
 // leaveWait is how long a process may take to leave once its line has ended.
 const leaveWait = 5 * time.Second
 
-// End closes the line and waits until the process has left. One that does not within a moment is killed; at once, if ctx has
-// ended.
-func (c *Child) End(ctx context.Context) {
+// End closes the line and waits until the process has left. One that does not within a moment is killed.
+func (c *Child) End() {
 	_ = c.Close()
 	select {
 	case <-c.ended:
-		return
 	case <-time.After(leaveWait):
-	case <-ctx.Done():
+		c.Kill()
 	}
-	_ = c.cmd.Process.Kill() // one that is stopped, too
+}
+
+// Kill ends the process at once, also one that is stopped.
+func (c *Child) Kill() {
+	_ = c.Close()
+	_ = c.cmd.Process.Kill() // unless it has ended
 	<-c.ended
 }

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"cachelab/app/fleet"
+	"cachelab/app/fleet/children"
+	"cachelab/app/lab"
+	"cachelab/app/modes"
+)
+
+// newProcessCommand is a process of a run that another one has started.
+func newProcessCommand(p Process) *cobra.Command {
+	return &cobra.Command{
+		Use:    lab.ProcessCommand,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			line := children.NewLine(os.Stdin, p.Stdout)
+			return lab.TakePart(c.Context(), line, hello(nil), p.Modes, func(w fleet.Welcome) (lab.Config, error) { return configure(p, w) })
+		},
+	}
+}
+
+// hello is this process, whose user gave these settings.
+func hello(given []fleet.Setting) fleet.Hello {
+	host, _ := os.Hostname() // for people
+	return fleet.Hello{Version: version(), PID: os.Getpid(), Host: host, Settings: given}
+}
+
+// ofCoordinator are the settings that are of no use to the other processes of a run: those that say what is shown, and kept.
+var ofCoordinator = []string{"processes", "mode", "modes", "each", "for", "jaeger-url", "grafana-url", "prometheus-url", "json", "records", "results", "verify", "report", "quiet"}
+
+// told are the settings as other processes are told them. Those that are computed have their values.
+func (s *settings) told() (all []fleet.Setting) {
+	for _, one := range s.all {
+		if slices.Contains(ofCoordinator, one.name) {
+			continue
+		}
+		value := one.text
+		switch one.name {
+		case "wait-timeout":
+			value = s.WaitTimeout.String()
+		case "grace":
+			value = s.Ahead.Grace.String()
+		}
+		all = append(all, fleet.Setting{Name: one.name, Value: value})
+	}
+	return all
+}
+
+// configure makes the config of a process that takes part in a run, out of what its coordinator told.
+func configure(p Process, w fleet.Welcome) (lab.Config, error) {
+	s := newLiveSettings(modes.Table(p.Modes))
+	for _, told := range w.Settings {
+		for _, one := range s.all {
+			if one.name == told.Name {
+				one.text, one.from = told.Value, "the coordinator's --"+told.Name
+			}
+		}
+	}
+	err := s.resolve(func(string) (string, bool) { return "", false })
+	s.LookupEnv, s.Console, s.Version = p.LookupEnv, p.Stderr, version()
+	return s.Config, err
+}

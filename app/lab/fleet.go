@@ -1,0 +1,376 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"cachelab/app/facts"
+	"cachelab/app/fleet"
+	"cachelab/app/fleet/children"
+	"cachelab/app/herd"
+	"cachelab/app/results"
+	"cachelab/telemetry"
+)
+
+// ProcessCommand is the hidden command of the program that takes part in a run: see [TakePart]. What it is told comes by its
+// standard input: other users could see arguments.
+const ProcessCommand = "take-part"
+
+const (
+	readyWait  = 20 * time.Second // for a process to connect to Redis, with all its workers
+	gatherWait = 10 * time.Second // for its workers to be at the barrier
+	stopWait   = 5 * time.Second  // for its answers, once the run was interrupted
+	byeWait    = time.Minute      // for its telemetry to be delivered; one that is dead falls silent before that
+)
+
+// processes are those of a run, whose workers ask: this one coordinates. Make them with gatherProcesses, and end them.
+type processes struct {
+	*Lab
+	all []*remote
+}
+
+// remote is one of them. It is a [herd.Party].
+type remote struct {
+	*fleet.Member
+	child    *children.Child
+	about    results.Process
+	limit    time.Duration // of a round
+	sessions map[string]*session
+
+	connections     int // that it told so far
+	requests, calls int
+}
+
+// splits reports whether this process coordinates others, whose workers ask.
+func (l *Lab) splits() bool { return l.config.Processes > 0 && l.process == 0 }
+
+// allWorkers are those of all processes.
+func (c Config) allWorkers() int { return c.Workers * max(1, c.Processes) }
+
+// gatherProcesses starts the processes of a run, and returns when all are connected. The sessions are its modes.
+func (l *Lab) gatherProcesses(ctx context.Context, sessions ...*session) (*processes, error) {
+	p := &processes{Lab: l, all: make([]*remote, l.config.Processes)}
+	errs := make([]error, len(p.all))
+	var starting sync.WaitGroup
+	for i := range p.all {
+		starting.Go(func() { p.all[i], errs[i] = l.startProcess(ctx, i+1, sessions) })
+	}
+	starting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		p.close()
+		return nil, fmt.Errorf("start the processes: %w", err)
+	}
+	for _, s := range sessions {
+		for _, r := range p.all {
+			s.redis.Joined(r.connections)
+		}
+	}
+	return p, nil
+}
+
+// startProcess starts one on this machine.
+func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session) (*remote, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child, err := children.Start(program, []string{ProcessCommand}, os.Environ(), os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.admit(ctx, child, number, sessions)
+	if err != nil {
+		child.Kill()
+		return nil, err
+	}
+	r.child, r.How = child, child.How
+	return r, nil
+}
+
+// admit welcomes the process at the other end of a line, and waits until it is ready.
+func (l *Lab) admit(ctx context.Context, line fleet.Line, number int, sessions []*session) (*remote, error) {
+	welcome := fleet.Welcome{Run: sessions[0].id, Process: number, Processes: l.config.Processes, Scenario: string(sessions[0].scenario), Capture: l.config.Capture,
+		Settings: l.told()}
+	for _, s := range sessions {
+		welcome.Modes = append(welcome.Modes, s.mode.Name)
+	}
+	member, err := fleet.Admit(ctx, line, func(fleet.Hello) (fleet.Welcome, string) { return welcome, "" })
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, readyWait, fmt.Errorf("it was not ready within %v", readyWait))
+	defer cancel()
+	var ready fleet.Ready
+	if err := member.Expect(limited, fleet.KindReady, &ready); err != nil {
+		return nil, member.Lose(ctx, err)
+	}
+	r := &remote{Member: member, connections: ready.Connections, limit: l.config.patience() + l.config.WaitTimeout + l.config.LockTTL, sessions: map[string]*session{}}
+	r.about = results.Process{Number: number, PID: member.PID, Host: member.Host, Started: ready.Started, Elsewhere: member.Elsewhere}
+	for _, s := range sessions {
+		r.sessions[s.mode.Name] = s
+	}
+	return r, nil
+}
+
+// told are the settings of the run as processes here are told them, with the Redis that was chosen. They hold passwords.
+func (l *Lab) told() (all []fleet.Setting) {
+	at := l.redisAddress()
+	chosen := map[string]string{"redis": at.URL, "redis-ca": at.CA, "redis-cert": at.Cert, "redis-key": at.Key, "redis-sni": at.ServerName,
+		"redis-password-file": at.PasswordFile}
+	for _, one := range l.config.Told {
+		if value, ok := chosen[one.Name]; ok {
+			one.Value = value
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// parties are the processes as a herd has them.
+func (p *processes) parties() (all []herd.Party) {
+	for _, r := range p.all {
+		all = append(all, r)
+	}
+	return all
+}
+
+// about are the processes as results have them.
+func (p *processes) about() (all []results.Process) {
+	for _, r := range p.all {
+		all = append(all, r.about)
+	}
+	return all
+}
+
+// facts are the processes as the run's facts have them.
+func (p *processes) facts() (all []facts.Process) {
+	for _, r := range p.all {
+		one := facts.Process{Number: r.Number, PID: r.PID, Host: r.Host, Elsewhere: r.Elsewhere, Requests: r.requests, BackendCalls: r.calls}
+		if lost := r.Lost(); lost != nil {
+			one.Lost = lost.Error()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// close ends the processes at once, whatever they do.
+func (p *processes) close() {
+	for _, r := range p.all {
+		if r == nil {
+			continue
+		}
+		_ = r.Close()
+		if r.child != nil {
+			r.child.Kill()
+		}
+	}
+}
+
+// end lets the processes go, and adds what each of them alone knew to its sessions. Those that were lost are killed. The error
+// names who was lost now.
+func (p *processes) end(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), byeWait)
+	defer cancel()
+	var ending sync.WaitGroup
+	byes, errs := make([]fleet.Bye, len(p.all)), make([]error, len(p.all))
+	recorded := make([]map[string][]telemetry.Span, len(p.all))
+	for i, r := range p.all {
+		ending.Go(func() {
+			if r.Lost() == nil {
+				var err error
+				byes[i], recorded[i], err = r.bye(limited)
+				errs[i] = r.Lose(limited, err)
+			}
+			if r.child == nil {
+				_ = r.Close()
+				return
+			}
+			if r.Lost() != nil {
+				r.child.Kill()
+			}
+			r.child.End()
+		})
+	}
+	ending.Wait()
+	for i, r := range p.all {
+		r.join(byes[i], recorded[i])
+	}
+	return errors.Join(errs...)
+}
+
+// bye asks for what the process alone knows.
+func (r *remote) bye(ctx context.Context) (bye fleet.Bye, spans map[string][]telemetry.Span, err error) {
+	spans = map[string][]telemetry.Span{}
+	if err := r.Send(ctx, fleet.KindEnd, nil); err != nil {
+		return bye, spans, err
+	}
+	for {
+		m, err := r.Receive(ctx)
+		if err != nil {
+			return bye, spans, err
+		}
+		if m.Kind != fleet.KindSeen {
+			return bye, spans, m.As(fleet.KindBye, &bye)
+		}
+		var seen fleet.Seen
+		if err := m.Read(&seen); err != nil {
+			return bye, spans, err
+		}
+		for _, text := range seen.Spans {
+			var span telemetry.Span
+			if err := json.Unmarshal(text, &span); err != nil {
+				return bye, spans, fmt.Errorf("read a span: %w", err)
+			}
+			spans[seen.Mode] = append(spans[seen.Mode], span)
+		}
+	}
+}
+
+// join adds what a process told at its end.
+func (r *remote) join(bye fleet.Bye, recorded map[string][]telemetry.Span) {
+	r.connected(bye.Connections)
+	for _, part := range bye.Parts {
+		s := r.sessions[part.Mode]
+		if s == nil {
+			continue
+		}
+		var spans telemetry.SpanCounts
+		if err := json.Unmarshal(part.Spans, &spans); err != nil {
+			s.others.undelivered = errors.Join(s.others.undelivered, fmt.Errorf("%v: its spans: %w", r.Member, err))
+		}
+		s.others.spans = s.others.spans.Plus(spans)
+		s.others.links += part.Links
+		s.others.unsampled += part.Unsampled
+		s.others.traces = append(s.others.traces, part.Traces...)
+		s.others.recorded = append(s.others.recorded, recorded[part.Mode]...)
+		s.others.omitted += part.Omitted
+		if part.Error != "" {
+			s.others.undelivered = errors.Join(s.others.undelivered, fmt.Errorf("%v: %s", r.Member, part.Error))
+		}
+	}
+}
+
+// connected notes how many connections to Redis the process has made so far: they are no strangers'.
+func (r *remote) connected(n int) {
+	more := n - r.connections
+	if more <= 0 {
+		return
+	}
+	r.connections = n
+	for _, s := range r.sessions {
+		s.redis.Joined(more)
+	}
+}
+
+// mode is the session of the only mode.
+func (r *remote) mode() *session {
+	for _, s := range r.sessions {
+		return s
+	}
+	return nil
+}
+
+// Gather implements [herd.Party].
+func (r *remote) Gather(ctx context.Context, round herd.Round) (herd.Gathered, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, gatherWait, fmt.Errorf("its workers were not at the barrier within %v", gatherWait))
+	defer cancel()
+	err := r.Send(limited, fleet.KindGather, fleet.Gather{Round: round.Number, Workers: round.Workers})
+	if err == nil {
+		err = r.Expect(limited, fleet.KindGathered, nil)
+	}
+	if err != nil {
+		return nil, r.Lose(ctx, err)
+	}
+	return r, nil
+}
+
+// Dismiss implements [herd.Gathered].
+func (r *remote) Dismiss() {
+	limited, cancel := context.WithTimeout(context.Background(), gatherWait)
+	defer cancel()
+	_ = r.Lose(limited, r.Send(limited, fleet.KindDismiss, nil))
+}
+
+// Release implements [herd.Gathered].
+func (r *remote) Release(ctx context.Context, tell func(herd.Response)) (time.Time, error) {
+	s := r.mode()
+	waiting, cancel := r.patience(ctx, r.limit)
+	defer cancel()
+	err := r.Send(waiting, fleet.KindGo, fleet.Go{Traces: s.bridge.Traces(ctx, r.Number)})
+	for err == nil {
+		var m fleet.Message
+		if m, err = r.Receive(waiting); err != nil {
+			break
+		}
+		if m.Kind == fleet.KindLines {
+			err = r.lines(ctx, s, m, tell)
+			continue
+		}
+		var done fleet.Done
+		if err = m.As(fleet.KindDone, &done); err != nil {
+			break
+		}
+		r.connected(done.Connections)
+		if r.Elsewhere {
+			done.Opened = time.Time{} // by another clock
+		}
+		return done.Opened, nil
+	}
+	return time.Time{}, r.Lose(ctx, err)
+}
+
+// patience returns a context for the answers of the process, with a limit. When ctx ends the process is told to stop, and has a moment
+// for them.
+func (r *remote) patience(ctx context.Context, limit time.Duration) (context.Context, func()) {
+	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	limiting := time.AfterFunc(limit, func() { cancel(fmt.Errorf("it had not answered within %v", limit)) })
+	stop := context.AfterFunc(ctx, func() {
+		limiting.Reset(stopWait)
+		_ = r.Send(waiting, fleet.KindStop, fleet.Stop{Why: context.Cause(ctx).Error()})
+	})
+	return waiting, func() {
+		stop()
+		limiting.Stop()
+		cancel(nil)
+	}
+}
+
+// lines tells responses, with what only this process knows of them: when the backend had made the value.
+func (r *remote) lines(ctx context.Context, s *session, m fleet.Message, tell func(herd.Response)) error {
+	var lines fleet.Lines
+	if err := m.Read(&lines); err != nil {
+		return err
+	}
+	for _, line := range lines.Lines {
+		response, err := results.Decode(line, r.about)
+		if err != nil {
+			return err
+		}
+		if response.Answered.IsZero() && response.Err == nil && !response.Elsewhere {
+			response.Answered = s.service.Answered(response.Value)
+			s.bridge.Served(ctx, response)
+		}
+		if response.Work == "" {
+			r.requests++
+		}
+		r.calls += response.BackendCalls
+		tell(response)
+	}
+	return nil
+}
+
+// others are what the other processes of a run know of one of its modes.
+type others struct {
+	spans            telemetry.SpanCounts
+	links, unsampled int
+	traces           [][]string
+	recorded         []telemetry.Span
+	omitted          int
+	undelivered      error
+}
