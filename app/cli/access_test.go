@@ -119,14 +119,20 @@ func TestEachWrongWayInIsNamed(t *testing.T) {
 	}
 }
 
+// rightsOf are those that app/README.md gives to a user.
+func rightsOf(t *testing.T, user string) []string {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^ +ACL SETUSER ` + user + ` (\W.+)$`).FindStringSubmatch(document(t, appReadme))
+	if line == nil {
+		t.Fatalf("app/README.md gives no rights to %s", user)
+	}
+	return strings.Fields(line[1])
+}
+
 // The user that app/README.md makes can run every mode, and has no right too many: without any of them something is refused.
 func TestTheUserOfTheReadmeHasTheRightsThatAreNeeded(t *testing.T) {
 	t.Parallel()
-	line := regexp.MustCompile(`(?m)^ +ACL SETUSER lab on >PASSWORD (.+)$`).FindStringSubmatch(document(t, appReadme))
-	if line == nil {
-		t.Fatal("app/README.md makes no user")
-	}
-	rights := strings.Fields(line[1])
+	rights := rightsOf(t, "lab on >PASSWORD")
 	urlOf := func(t *testing.T, rights []string) string {
 		server := redistest.Start(t, append([]string{"--user", "default", "off", "--user", "lab", "on", ">s3cret", "resetchannels"}, rights...)...)
 		return "redis://lab:s3cret@" + server.Addr()
@@ -156,6 +162,32 @@ func TestTheUserOfTheReadmeHasTheRightsThatAreNeeded(t *testing.T) {
 			out := run(t.Context(), t, nil, append([]string{"woken", "--redis", url}, quick...)...)
 			if !strings.Contains(out.stderr, "NOPERM") {
 				t.Errorf("exit %d, and nothing is refused:\n%s", out.code, out.stderr)
+			}
+		})
+	}
+}
+
+func TestTheUserOfTheReadmeHasTheRightsThatAreNeededInACluster(t *testing.T) {
+	t.Parallel()
+	more := rightsOf(t, "lab")
+	for i := range len(more) + 1 { // the last one has all
+		rights, missing := more, "nothing"
+		if i < len(more) {
+			rights, missing = slices.Delete(slices.Clone(more), i, i+1), more[i]
+		}
+		t.Run("without "+missing, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.StartCluster(t, 3, slices.Concat([]string{"--user", "lab", "on", ">s3cret", "resetchannels"}, rightsOf(t, "lab on >PASSWORD"), rights)...)
+			for _, mode := range []string{"fixed", "woken"} {
+				out := run(t.Context(), t, nil, mode, "--redis", "redis://lab:s3cret@"+cluster.Nodes[i%3].Addr(),
+					"--rounds", "2", "--ttl", "300ms", "--backend-latency", "50ms", "--quiet")
+				switch refused := strings.Contains(out.stdout+out.stderr, "NOPERM"); {
+				case missing == "nothing":
+					equal(t, mode+": exit code", out.code, cli.ExitOK)
+					equal(t, mode+": something is refused", refused, false)
+				case mode == "woken":
+					equal(t, mode+": something is refused", refused, true)
+				}
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func (r *Redis) refused(ctx context.Context, tried string, err error) error {
 	}
 	for _, c := range causes {
 		if m := c.words.FindStringSubmatch(refusal.Words); m != nil {
-			refusal.Advice = strings.ReplaceAll(c.advice, "$1", strings.ReplaceAll(m[len(m)-1], "|", " "))
+			refusal.Advice = strings.ReplaceAll(c.advice, "$1", m[len(m)-1])
 			break
 		}
 	}
