@@ -65,7 +65,7 @@ func (s *settings) list() (all []page.Setting) {
 func (s *settings) command(path string) string {
 	words := []string{path}
 	for _, one := range s.all {
-		if one.from != "default" {
+		if one.from != "default" && !one.fixed {
 			words = append(words, "--"+one.name+"="+shellQuoted(one.shown()))
 		}
 	}

@@ -151,6 +151,9 @@ func (w shows) show(c web.Choice) (s *show, faults []web.Fault) {
 	if err != nil {
 		return nil, []web.Fault{{Field: "kind", Text: err.Error()}}
 	}
+	if n := len(c.Strategies); s.drill == nil && (n == 0 || n > mostStrategies) {
+		return nil, []web.Fault{{Field: "strategies", Text: fmt.Sprintf("want 1 to %d strategies", mostStrategies)}}
+	}
 	for _, one := range s.all {
 		settable := slices.Contains(oftenSet, one.name) || slices.Contains(seldomSet, one.name)
 		shared := w.page.find(one.name)
@@ -173,9 +176,6 @@ func (w shows) show(c web.Choice) (s *show, faults []web.Fault) {
 		if one := s.find(name); one == nil || one.fixed || !slices.Contains(slices.Concat(oftenSet, seldomSet), name) {
 			faults = append(faults, web.Fault{Field: name, Text: "there is no such setting here"})
 		}
-	}
-	if n := len(c.Strategies); s.drill == nil && (n == 0 || n > mostStrategies) {
-		faults = append(faults, web.Fault{Field: "strategies", Text: fmt.Sprintf("want 1 to %d strategies", mostStrategies)})
 	}
 	return s, append(faults, faultsOf(s.resolve(w.LookupEnv))...)
 }
@@ -209,7 +209,9 @@ func (w shows) command(c web.Choice) (*show, error) {
 		if len(c.Strategies) > 1 {
 			return s, s.find("modes").Set(list)
 		}
-		s.command, s.find("modes").text = program+list, list // the command has the mode's name
+		// The command has the mode's name: it is no flag.
+		mode := s.find("modes")
+		s.command, mode.text, mode.from, mode.fixed = program+list, list, "strategies", true
 		return s, nil
 	case showTraffic:
 		s := &show{liveSettings: newGallerySettings(w.Modes), command: program + "gallery"}
