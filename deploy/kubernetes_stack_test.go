@@ -193,4 +193,3 @@ func TestProbes(t *testing.T) {
 		}
 	}
 }
-

@@ -176,4 +176,3 @@ func TestPodsAreRestricted(t *testing.T) {
 }
 
 func isNot(value *bool, want bool) bool { return value == nil || *value != want }
-
