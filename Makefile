@@ -13,7 +13,7 @@ define newline
 
 
 endef
-comma := ,
+TAGS := soak,e2e,kubernetes
 each = $(foreach module,$(1),cd $(module) && $(2)$(newline))
 
 # Versions and ports of the stack: those that it was started with, else those of .env; a variable of the shell or of the
@@ -42,7 +42,7 @@ LAB = $(STACK) $(BIN)
 .PHONY: help broken fixed coalesced woken early stale load compare report live gallery page drills up down verify dashboards test race soak bench peers e2e browser pictures lint fmt clean build go
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | while IFS=$$'\t' read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 broken: build ## every worker that misses calls the backend: the herd
 	@$(LAB) broken $(ARGS)
@@ -96,6 +96,10 @@ down: ## stop them, and forget that they were up; what Prometheus stored stays
 	@rm -f $(UP)
 	@docker compose down
 
+fleet: ## a herd of FLEET_JOINERS containers (4), FLEET_WORKERS in each (50), FLEET_MODE (fixed), FLEET_ROUNDS (5), on the stack that is up
+	@[ -e $(UP) ] || { echo "The stack is not up: make up, then make fleet. Without it: docker compose --profile fleet up --exit-code-from coordinator" >&2; exit 1; }
+	@docker compose --profile fleet up --no-deps --exit-code-from coordinator backend coordinator worker
+
 verify: build ## hold the newest run against what Jaeger and Prometheus have stored
 	@$(LAB) verify $(ARGS)
 
@@ -122,6 +126,9 @@ soak: go ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all dri
 e2e: go ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
 	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 20m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}
 
+e2e-kubernetes: go ## deploy/kubernetes on the cluster of KUBECONFIG, with the lab's image IMAGE (cachelab:local); needs kubectl
+	cd deploy && go test -tags kubernetes -run OnACluster -count 1 -v -timeout 30m .
+
 bench: go ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
@@ -133,7 +140,7 @@ peers: go ## the strategies beside the libraries that others would pick, on a re
 
 lint: go ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
-	$(call each,$(MODULES),go vet -tags soak$(comma)e2e ./... && $(STATICCHECK) -tags soak$(comma)e2e ./...)
+	$(call each,$(MODULES),go vet -tags $(TAGS) ./... && $(STATICCHECK) -tags $(TAGS) ./...)
 
 fmt: ## gofmt
 	gofmt -w .

@@ -219,22 +219,6 @@ func ask[T any](t *testing.T, address string, parameters url.Values) T {
 	return answer.Data
 }
 
-// eventually tries until there is no error; the last one tells what is missing.
-func eventually(t *testing.T, limit time.Duration, what string, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v, after %v", what, err, limit)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // get reads JSON over HTTP.
 func get(t *testing.T, address string, into any) error {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -84,4 +85,20 @@ func find(t *testing.T, path, expression string) string {
 		t.Fatalf("%s has no %s", path, expression)
 	}
 	return match[1]
+}
+
+// eventually tries until there is no error; the last one tells what is missing.
+func eventually(t *testing.T, limit time.Duration, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v, after %v", what, err, limit)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }

@@ -21,6 +21,9 @@ type topology struct {
 	ports   map[string]string
 }
 
+// topologyLimit is how long a change may take to be known everywhere.
+const topologyLimit = time.Minute
+
 // startTopology starts the nodes of a profile with compose's commands, and waits for its health checks.
 func startTopology(t *testing.T, profile string) *topology {
 	t.Helper()
@@ -70,20 +73,7 @@ func (o *topology) kill(name string) {
 // healthy waits until the health check of a node succeeds.
 func (o *topology) healthy(name string) {
 	o.t.Helper()
-	o.eventually(name+" is healthy", func() error { return o.command(name, o.service(name).HealthCheck.Test[1:]).Run() })
-}
-
-func (o *topology) eventually(what string, try func() error) {
-	o.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			o.t.Fatalf("%s: %v, after a minute", what, err)
-		}
-	}
+	eventually(o.t, topologyLimit, name+" is healthy", func() error { return o.command(name, o.service(name).HealthCheck.Test[1:]).Run() })
 }
 
 func (o *topology) service(name string) (s struct {
@@ -163,14 +153,14 @@ func TestTheClusterIsOneAndMendsItself(t *testing.T) {
 		t.Error(err)
 	}
 	o.kill("cluster-node-1")
-	o.eventually("the cluster is down", func() error {
+	eventually(o.t, topologyLimit, "the cluster is down", func() error {
 		if got := o.ask("CLUSTER_PORT_2", "cluster", "info"); !strings.Contains(got, "cluster_state:fail") {
 			return fmt.Errorf("node 2 says %q", got)
 		}
 		return nil
 	})
 	o.start("cluster-node-1")
-	o.eventually("the cluster is whole again", whole)
+	eventually(o.t, topologyLimit, "the cluster is whole again", whole)
 }
 
 // The sentinels name an address that a lab outside reaches, also that of the next master, and to a sentinel that begins anew.
@@ -190,7 +180,7 @@ func TestTheSentinelsFollowTheMaster(t *testing.T) {
 	o.kill("sentinel-node-1")
 	o.start("sentinel-node-1")
 	next := []string{"127.0.0.1 " + o.ports["SENTINEL_REPLICA_PORT_1"], "127.0.0.1 " + o.ports["SENTINEL_REPLICA_PORT_2"]}
-	o.eventually("a replica is the master", func() error {
+	eventually(o.t, topologyLimit, "a replica is the master", func() error {
 		for _, variable := range sentinels {
 			if got := master(variable); !slices.Contains(next, got) || got != master(sentinels[0]) {
 				return fmt.Errorf("%s says %q, want one of %q", variable, got, next)
@@ -199,7 +189,7 @@ func TestTheSentinelsFollowTheMaster(t *testing.T) {
 		return nil
 	})
 	o.start("sentinel-master")
-	o.eventually("the first master is a replica", func() error {
+	eventually(o.t, topologyLimit, "the first master is a replica", func() error {
 		if got := o.ask("SENTINEL_MASTER_PORT", "role"); !strings.HasPrefix(got, "slave "+master(sentinels[0])) {
 			return fmt.Errorf("it says %q", got)
 		}
