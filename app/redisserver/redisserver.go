@@ -30,6 +30,7 @@ type Server struct {
 	Port    int
 	program string
 	args    []string
+	ready   string    // is in the line of its log that says that it accepts
 	cmd     *exec.Cmd // the shell; nil when stopped
 	held    io.Closer // its standard input
 	pid     int       // the redis-server's
@@ -37,6 +38,13 @@ type Server struct {
 
 // New starts a redis-server with further arguments. The error is [ErrNone] if there is none to start.
 func New(ctx context.Context, args ...string) (*Server, error) {
+	// No folder is needed: nothing is written, and nothing is read from one that others may write to.
+	args = append([]string{"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/", "--dbfilename", "no-cachelab.rdb",
+		"--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"}, args...)
+	return launch(ctx, "Ready to accept connections", args...)
+}
+
+func launch(ctx context.Context, ready string, args ...string) (*Server, error) {
 	program, err := program()
 	if err != nil {
 		return nil, err
@@ -45,7 +53,7 @@ func New(ctx context.Context, args ...string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a port for a redis-server: %w", err)
 	}
-	s := &Server{Port: port, program: program, args: args}
+	s := &Server{Port: port, program: program, args: args, ready: ready}
 	if err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -60,9 +68,7 @@ func (s *Server) Pid() int { return s.pid }
 
 // Start starts the process again after Stop, empty, on the same port, and returns when it accepts.
 func (s *Server) Start(ctx context.Context) error {
-	// No folder is needed: nothing is written, and nothing is read from one that others may write to.
-	args := append([]string{"-c", supervise, "sh", s.program, "--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/", "--dbfilename", "no-cachelab.rdb"}, s.args...)
+	args := append(append([]string{"-c", supervise, "sh", s.program}, s.args...), "--port", strconv.Itoa(s.Port))
 	cmd := exec.Command("sh", args...) // it outlives ctx: Close ends it
 	inOwnGroup(cmd)
 	stdout, err := cmd.StdoutPipe()
@@ -93,7 +99,7 @@ func (s *Server) Start(ctx context.Context) error {
 				continue
 			}
 			log.WriteString(lines.Text() + "\n")
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
+			if strings.Contains(lines.Text(), s.ready) {
 				accepts = true
 				ready <- nil
 			}

@@ -52,8 +52,11 @@ func (c Command) in(ctx context.Context) context.Context {
 }
 
 // CommandOf returns the name of the command that ctx is for, and its text as it is sent, keys and values left out; both are
-// "" when the store did not send it.
+// "" when the store did not send it, and when a node sent it on: that is the same command.
 func CommandOf(ctx context.Context) (name, text string) {
+	if ctx.Value(sentOn{}) != nil {
+		return "", ""
+	}
 	c, _ := ctx.Value(commandKey{}).(Command)
 	return string(cmp.Or(commands[c].name, c)), commands[c].text
 }

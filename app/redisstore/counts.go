@@ -48,6 +48,7 @@ type Census struct {
 	connections  int                      // ever accepted
 	dialled      int                      // of those, by us
 	strangers    map[string]time.Duration // clients that are not of the run, by id: how long they were idle, as Redis says
+	watched      bool                     // sentinels are among its clients
 	err          error
 }
 
@@ -56,37 +57,72 @@ var errNameless = errors.New("the server refuses CLIENT SETNAME")
 
 // TakeCensus reads the server's counters. A server that refuses is no error here: the count says so.
 func (r *Redis) TakeCensus(ctx context.Context) Census {
-	c := Census{began: time.Now(), dialled: int(r.dialled.Load())}
-	if r.options.Commands != nil {
+	c := Census{began: time.Now()}
+	switch {
+	case r.options.Commands != nil:
 		c.commands = r.options.Commands()
 		if r.options.Starts != nil {
 			c.server = strconv.Itoa(r.options.Starts())
 		}
-		return c
-	}
-	if r.options.Name == "" {
+	case r.options.Name == "":
 		c.err = errNameless
-		return c
+	case r.greetings != nil:
+		c.err = r.readBetween(ctx, &c)
+	default:
+		if c.err = r.read(ctx, &c); !c.watched {
+			break
+		}
+		if r.greetings, c.err = hear(ctx, r.keeper); c.err == nil {
+			return r.TakeCensus(ctx)
+		}
 	}
-	c.strangers, c.commands = map[string]time.Duration{}, map[string]int{}
+	c.ended = time.Now()
+	c.dialled = int(r.dialled.Load()) // those of the reading too
+	return c
+}
+
+// read reads the counters of all servers.
+func (r *Redis) read(ctx context.Context, c *Census) error {
+	c.strangers, c.commands, c.connections = map[string]time.Duration{}, map[string]int{}, 0
 	masters, err := r.keeper.masters(ctx)
 	if err != nil {
-		c.err = err
-		return c
+		return err
 	}
 	var servers []string
 	for _, master := range masters {
 		server, err := c.add(ctx, master, r.options.Name)
 		if err != nil {
-			c.err = err
-			return c
+			return err
 		}
 		servers = append(servers, server)
 	}
-	c.ended = time.Now()
 	slices.Sort(servers)
 	c.server = strings.Join(servers, " ")
-	return c
+	return nil
+}
+
+// maxReadings is how often the counters may be read until no sentinel publishes meanwhile.
+const maxReadings = 10
+
+// readBetween reads the counters in between two greetings of the sentinels, and takes these off.
+func (r *Redis) readBetween(ctx context.Context, c *Census) error {
+	for range maxReadings {
+		before, err := r.greetings.count(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.read(ctx, c); err != nil {
+			return err
+		}
+		switch after, err := r.greetings.count(ctx); {
+		case err != nil:
+			return err
+		case before == after:
+			c.commands["publish"] -= before
+			return nil
+		}
+	}
+	return errors.New("the sentinels publish all the time")
 }
 
 // add reads the counters of one server, and returns what names its start.
@@ -113,6 +149,7 @@ func (c *Census) add(ctx context.Context, client *redis.Client, name string) (se
 		connections, _ := strconv.Atoi(m[1])
 		c.connections += connections
 	}
+	c.watched = c.watched || sentinelClient.MatchString(clients)
 	for id, idle := range strangers(clients, name) {
 		c.strangers[server+" "+id] = idle
 	}
@@ -128,7 +165,6 @@ var (
 // Count returns how many of the workers' commands Redis executed since the census, by its own account.
 func (r *Redis) Count(ctx context.Context, since Census) (Commands, Standing) {
 	now := r.TakeCensus(ctx)
-	now.dialled = int(r.dialled.Load()) // those that came during the census are ours as well
 	if since.err != nil || now.err != nil || since.server != now.server {
 		return Commands{}, NotAvailable
 	}
@@ -192,7 +228,8 @@ func strangers(clients, name string) map[string]time.Duration {
 
 // housekeeping tells the servers' own connections from those of clients: a replica's, and a sentinel's.
 func housekeeping(fields map[string]string) bool {
-	return strings.Contains(fields["flags"], "S") || sentinelName.MatchString(fields["name"])
+	return strings.Contains(fields["flags"], "S") || sentinelClient.MatchString("name="+fields["name"])
 }
 
-var sentinelName = regexp.MustCompile(`^sentinel-[0-9a-f]+-(cmd|pubsub)$`)
+// sentinelClient is how sentinels name their connections.
+var sentinelClient = regexp.MustCompile(`\bname=sentinel-[0-9a-f]+-(cmd|pubsub)\b`)

@@ -16,7 +16,7 @@ type nodes struct {
 	redis.UniversalClient
 	cluster *redis.ClusterClient // nil where the server stands alone
 	make    func(addr string) (*redis.Client, error)
-	// redirected is told of a command that a node sends on, in its context.
+	// redirected, if set, is told of a command that a node sends on, in its context.
 	redirected func(ctx context.Context, word, addr string)
 
 	mu     sync.Mutex // guards what follows

@@ -78,7 +78,9 @@ func (r redirect) follow(ctx context.Context, cmd redis.Cmder) {
 				return
 			}
 		}
-		r.nodes.redirected(ctx, word, at)
+		if tell := r.nodes.redirected; tell != nil {
+			tell(ctx, word, at)
+		}
 		r.send(ctx, at, asking, cmd)
 	}
 }

@@ -51,13 +51,14 @@ type Options struct {
 type Redis struct {
 	*Store
 	*listener
-	client  *nodes
-	keeper  *nodes
-	options Options
-	where   string // see Where
-	kind    Topology
-	others  []*listener
-	dialled atomic.Int64 // connections made by the run, those that failed or were closed again included
+	client    *nodes
+	keeper    *nodes
+	options   Options
+	where     string // see Where
+	kind      Topology
+	others    []*listener
+	greetings *greetings   // of the sentinels that watch the server; nil before they were seen
+	dialled   atomic.Int64 // connections made by the run, those that failed or were closed again included
 }
 
 // DiscardClientLog keeps the client library's own log off the terminal: whatever goes wrong comes back as an
@@ -71,7 +72,7 @@ func (discard) Printf(context.Context, string, ...any) {}
 // Probe reports whether the Redis of an auto target answers, and if not, why.
 func Probe(ctx context.Context, t Target) error {
 	r := &Redis{options: Options{Target: t}, where: t.Location()}
-	r.keeper = alone(r.newClient(t.options.Addr, 1, 0))
+	r.keeper = alone(redis.NewClient(r.clientOptions(t.options.Addr, 1, 0)))
 	defer r.keeper.close()
 	err := ping(ctx, r.keeper, autoTimeout)
 	switch answer := redis.Error(nil); {
@@ -113,24 +114,35 @@ func (r *Redis) Topology() Topology { return r.kind }
 
 func (r *Redis) start(ctx context.Context) error {
 	entry := r.options.Target.options.Addr
-	r.keeper = alone(r.newClient(entry, 1, 0))
-	if err := ping(ctx, r.keeper, answerTimeout); err != nil {
+	o := r.clientOptions(entry, 1, 0)
+	o.DB = 0 // a sentinel has no other
+	asked := alone(redis.NewClient(o))
+	r.keeper = asked
+	if err := ping(ctx, asked, answerTimeout); err != nil {
 		return r.refused(ctx, "PING", err)
 	}
 	var slots func(context.Context) ([]redis.ClusterSlot, error)
-	switch Topology(hello(ctx, r.keeper)["mode"]) {
+	switch r.kind = Topology(hello(ctx, asked)["mode"]); r.kind {
+	case Cluster:
 	case Sentinel:
 		watchers, master, err := watching(ctx, r.options.Target)
 		if err != nil {
 			return r.refused(ctx, "SENTINEL", err)
 		}
-		slots, r.kind = watchers.slots, Sentinel
+		slots, entry = watchers.slots, master
 		r.where += fmt.Sprintf(" (sentinel: master %s at %s)", watchers.name, master)
-	case Cluster:
-		r.kind = Cluster
+	default:
+		r.kind = Standalone
 	}
-	if err := r.connect(ctx, slots); err != nil {
+	if err := errors.Join(r.connect(entry, slots), asked.close()); err != nil {
 		return err
+	}
+	if r.kind == Cluster {
+		masters, err := r.keeper.masters(ctx)
+		if err != nil {
+			return r.refused(ctx, "CLUSTER SLOTS", err)
+		}
+		r.where += fmt.Sprintf(" (cluster of %d)", len(masters))
 	}
 	if err := r.warm(ctx); err != nil {
 		return r.refused(ctx, fmt.Sprintf("PING on %d connections", r.pool()), err)
@@ -138,41 +150,18 @@ func (r *Redis) start(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the clients of the servers that hold the keys.
-func (r *Redis) connect(ctx context.Context, slots func(context.Context) ([]redis.ClusterSlot, error)) error {
-	entry := r.options.Target.options.Addr
+// connect makes the clients of the servers that hold the keys, of which one is at entry.
+func (r *Redis) connect(entry string, slots func(context.Context) ([]redis.ClusterSlot, error)) (err error) {
 	if r.kind == Standalone {
-		client, err := r.newWorkers(entry)
-		r.client = alone(client)
-		r.use()
-		return err
+		keeper, _ := r.newKeeper(entry)
+		workers, failed := r.newWorkers(entry)
+		r.keeper, r.client, err = alone(keeper), alone(workers), failed
+	} else {
+		r.keeper = together(entry, slots, r.newKeeper, nil)
+		r.client = together(entry, slots, r.newWorkers, r.options.Redirected)
 	}
-	first := r.keeper
-	housekeeper := func(addr string) (*redis.Client, error) { return r.newClient(addr, 1, 0), nil }
-	r.keeper = together(entry, slots, housekeeper, func(context.Context, string, string) {})
-	r.client = together(entry, slots, r.newWorkers, r.redirected)
-	r.use()
-	if err := first.close(); err != nil {
-		return err
-	}
-	masters, err := r.keeper.masters(ctx)
-	if err != nil {
-		return r.refused(ctx, "CLUSTER SLOTS", err)
-	}
-	if r.kind == Cluster {
-		r.where += fmt.Sprintf(" (cluster of %d)", len(masters))
-	}
-	return nil
-}
-
-func (r *Redis) use() {
 	r.Store, r.listener = NewStore(r.client), newListener(r.keeper)
-}
-
-func (r *Redis) redirected(ctx context.Context, word, addr string) {
-	if r.options.Redirected != nil {
-		r.options.Redirected(ctx, word, addr)
-	}
+	return err
 }
 
 // nameRefused is how servers refuse CLIENT SETNAME, with and without the subcommand.
@@ -183,7 +172,7 @@ func (r *Redis) pool() int { return min(r.options.Workers, maxPool) }
 
 // newWorkers returns the workers' client of one server.
 func (r *Redis) newWorkers(addr string) (client *redis.Client, err error) {
-	client = r.newClient(addr, r.pool(), Passage(max(r.options.Workers, r.options.Herd)))
+	client = redis.NewClient(r.clientOptions(addr, r.pool(), Passage(max(r.options.Workers, r.options.Herd))))
 	if r.options.Instrument != nil {
 		err = r.options.Instrument(client)
 	}
@@ -193,13 +182,9 @@ func (r *Redis) newWorkers(addr string) (client *redis.Client, err error) {
 	return client, err
 }
 
-func (r *Redis) newClient(addr string, pool int, passage time.Duration) *redis.Client {
-	o := clientOptions(r.options.Target, pool, r.options.Name)
-	o.Addr = addr
-	o.ReadTimeout += passage
-	o.PoolTimeout += passage
-	o.Dialer = r.dial(o.TLSConfig)
-	return redis.NewClient(o)
+// newKeeper returns the housekeeping's client of one server. There is no error.
+func (r *Redis) newKeeper(addr string) (*redis.Client, error) {
+	return redis.NewClient(r.clientOptions(addr, 1, 0)), nil
 }
 
 // dial counts each connection that the server has accepted, whatever becomes of it: one whose handshake fails is ours, too.
@@ -250,20 +235,32 @@ func (r *Redis) Close() error {
 	if r.client != nil { // else it was never used
 		errs = append(errs, r.listener.close(), r.client.close())
 	}
+	if r.greetings != nil {
+		errs = append(errs, r.greetings.close())
+	}
 	return errors.Join(append(errs, r.keeper.close())...)
 }
 
-func clientOptions(t Target, pool int, name string) *redis.Options {
+// clientOptions are those of the client of the server at addr.
+func (r *Redis) clientOptions(addr string, pool int, passage time.Duration) *redis.Options {
+	o := baseOptions(r.options.Target)
+	o.Addr, o.ClientName = addr, r.options.Name
+	o.Dialer = r.dial(o.TLSConfig)
+	o.ReadTimeout += passage
+	o.PoolSize, o.PoolTimeout = pool, queueTimeout+passage
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, pool, pool
+	return o
+}
+
+// baseOptions are those of any client, sentinels' included.
+func baseOptions(t Target) *redis.Options {
 	o := *t.options
-	o.ClientName = name
 	o.DisableIdentity = true // no CLIENT SETINFO with each connection
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.MaxRetries = -1 // a retry hides what happened: the strategy's loop retries
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = dialTimeout, 1
 	o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout
-	o.PoolSize, o.PoolTimeout = pool, queueTimeout
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, pool, pool
 	return &o
 }
 

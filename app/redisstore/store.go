@@ -129,5 +129,8 @@ func (s *Store) StoreAndUnlock(ctx context.Context, key, value string, ttl time.
 
 // Publish is PUBLISH channel "". The message is only a hint.
 func (s *Store) Publish(ctx context.Context, channel string) error {
-	return told(s.redis.Publish(CommandPublish.in(ctx), channel, "").Err())
+	ctx = CommandPublish.in(ctx)
+	publish := redis.NewIntCmd(ctx, "PUBLISH", channel, "")
+	publish.SetFirstKeyPos(1) // as if it were a key: any node of a cluster would do, but this is one that is asked anyway
+	return told(s.redis.Process(ctx, publish))
 }

@@ -54,7 +54,7 @@ type sentinels struct {
 // watching returns the sentinels of a master that target's sentinel watches, and where that master is. The error names
 // the masters, if there are several.
 func watching(ctx context.Context, target Target) (s *sentinels, master string, err error) {
-	s = &sentinels{options: clientOptions(target, 1, ""), name: target.master, addrs: []string{target.options.Addr}}
+	s = &sentinels{options: baseOptions(target), name: target.master, addrs: []string{target.options.Addr}}
 	s.options.DB = 0
 	sentinel := redis.NewSentinelClient(s.at(s.addrs[0]))
 	defer sentinel.Close()
