@@ -129,21 +129,25 @@ func (w *watchers) options(o *redisstore.Options) {
 	}
 }
 
+func (w *watchers) see(ctx context.Context, cmd redis.Cmder) {
+	_, text := redisstore.CommandOf(ctx)
+	if word, _, _ := strings.Cut(text, " "); strings.EqualFold(word, cmd.Name()) { // and no handshake
+		w.commands.Add(1)
+	}
+}
+
 func (w *watchers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
 func (w *watchers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		_, text := redisstore.CommandOf(ctx)
-		if word, _, _ := strings.Cut(text, " "); strings.EqualFold(word, cmd.Name()) { // and no handshake
-			w.commands.Add(1)
-		}
+		w.see(ctx, cmd)
 		return next(ctx, cmd)
 	}
 }
+
 func (w *watchers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if name, _ := redisstore.CommandOf(ctx); name != "" {
-			w.commands.Add(1)
-		}
+		w.see(ctx, cmds[0])
 		return next(ctx, cmds)
 	}
 }
