@@ -55,8 +55,8 @@ const (
 	Round    = attribute.Key("round")    // from 1
 	Slice    = attribute.Key("slice")    // of the round's workers, from 0
 	Workers  = attribute.Key("workers")  // of the round, in all slices
-	Number   = attribute.Key("number")   // of the worker, from 1; in its process, if there are several
-	Process  = attribute.Key("process")  // its number, from 1, if the run has several
+	Number   = attribute.Key("number")   // of the worker in its round, from 1
+	Process  = attribute.Key("process")  // of the worker, from 1, if the run has several
 	Outcome  = attribute.Key("outcome")  // also of metrics
 
 	// At the end of a round, on its root spans.

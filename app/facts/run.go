@@ -127,12 +127,40 @@ type Steps struct {
 	Release int `json:"release"`
 }
 
-// Milliseconds are quantiles in milliseconds.
+// Milliseconds are quantiles in milliseconds. In JSON they are null where they cannot be known: across machines.
 type Milliseconds struct {
+	P50     float64
+	P95     float64
+	P99     float64
+	Max     float64
+	Unknown bool // the others are 0 then
+}
+
+type knownMilliseconds struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (m Milliseconds) MarshalJSON() ([]byte, error) {
+	if m.Unknown {
+		return []byte("null"), nil
+	}
+	return json.Marshal(knownMilliseconds{m.P50, m.P95, m.P99, m.Max})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (m *Milliseconds) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*m = Milliseconds{Unknown: true}
+		return nil
+	}
+	var known knownMilliseconds
+	err := json.Unmarshal(text, &known)
+	*m = Milliseconds{P50: known.P50, P95: known.P95, P99: known.P99, Max: known.Max}
+	return err
 }
 
 // RedisCommands is Redis's own count of what the workers sent, and what that is worth.
@@ -215,7 +243,12 @@ func NewRun(l herd.Ledger, d Details) Run {
 	}
 	if len(d.Processes) > 0 {
 		spread := milliseconds(l.Spread)
+		spread.Unknown = !slices.ContainsFunc(d.Processes, func(p Process) bool { return !p.Elsewhere })
 		r.Spread = &spread
+	}
+	if l.Elsewhere { // times of two machines are never subtracted
+		unknown := Milliseconds{Unknown: true}
+		r.WakeLag, r.Age, r.Overdue = unknown, unknown, unknown
 	}
 	for _, outcome := range cache.Outcomes() {
 		r.Outcomes[outcome] = l.Outcomes[outcome]

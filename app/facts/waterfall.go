@@ -25,7 +25,7 @@ type Waterfall struct {
 
 // Row is one worker.
 type Row struct {
-	Process  int           `json:"process,omitempty"` // from 1; 0 if the run has only one
+	Process  string        `json:"process,omitempty"` // its process, if the run has several
 	Worker   int           `json:"worker"`
 	Outcome  string        `json:"outcome"`
 	Start    time.Duration `json:"start_ns"`
@@ -35,6 +35,8 @@ type Row struct {
 	WaitsFor []int         `json:"waits_for,omitempty"` // the winners, as its links say; 0 for one that is not recorded
 	Polls    int           `json:"polls,omitempty"`
 	Failed   bool          `json:"failed,omitempty"`
+
+	process int // its number, from 1; 0 if the run has only one
 }
 
 // Bar is one span of a worker.
@@ -68,7 +70,7 @@ func NewWaterfall(r telemetry.Recording) Waterfall {
 		}
 		if s.Name == telemetry.SpanWorker {
 			outcome, _ := s.Attributes[string(telemetry.Outcome)].(string)
-			b.rows[s.ID] = &Row{Process: int(number(s, telemetry.Process)), Worker: int(number(s, telemetry.Number)), Outcome: outcome, Failed: s.Failed, Start: b.at(s.Start), Answer: b.at(s.End)}
+			b.rows[s.ID] = &Row{process: int(number(s, telemetry.Process)), Worker: int(number(s, telemetry.Number)), Outcome: outcome, Failed: s.Failed, Start: b.at(s.Start), Answer: b.at(s.End)}
 			round.Elapsed = max(round.Elapsed, b.at(s.End))
 		}
 	}
@@ -83,7 +85,7 @@ func NewWaterfall(r telemetry.Recording) Waterfall {
 		round.Rows = append(round.Rows, *row)
 	}
 	slices.SortFunc(round.Rows, func(x, y Row) int {
-		return cmp.Or(cmp.Compare(x.Process, y.Process), first(x.Winner, y.Winner), cmp.Compare(x.Answer, y.Answer), cmp.Compare(x.Worker, y.Worker))
+		return cmp.Or(cmp.Compare(x.process, y.process), first(x.Winner, y.Winner), cmp.Compare(x.Answer, y.Answer), cmp.Compare(x.Worker, y.Worker))
 	})
 	round.InFlight, round.Peak = inFlight(round.Rows)
 	return round
@@ -224,20 +226,39 @@ func inFlight(rows []Row) (steps []Level, peak int) {
 	return steps, peak
 }
 
-// Sample returns at most n rows: the winners, and of the others evenly chosen ones, in order.
-func (r Waterfall) Sample(n int) []Row {
+// Of names the processes of the workers, if the run has several.
+func (r Waterfall) Of(processes []Process) Waterfall {
+	for i, row := range r.Rows {
+		if row.process > 0 && row.process <= len(processes) {
+			r.Rows[i].Process = processes[row.process-1].String()
+		}
+	}
+	return r
+}
+
+// Sample returns at most n rows: winners, and of the others evenly chosen ones, in order.
+func (r Waterfall) Sample(n int) (chosen []Row) {
 	if len(r.Rows) <= n {
 		return r.Rows
 	}
-	winners := 0
-	for winners < len(r.Rows) && r.Rows[winners].Winner {
-		winners++
+	var winners, others []int
+	for i, row := range r.Rows {
+		if row.Winner {
+			winners = append(winners, i)
+		} else {
+			others = append(others, i)
+		}
 	}
-	winners = min(winners, n/2)
-	chosen := slices.Clone(r.Rows[:winners])
-	others := r.Rows[winners:]
-	for i := range n - winners {
-		chosen = append(chosen, others[i*(len(others)-1)/max(1, n-winners-1)])
+	places := winners[:min(len(winners), n/2)]
+	n -= len(places)
+	for i := range n {
+		if len(others) > 0 {
+			places = append(places, others[i*(len(others)-1)/max(1, n-1)])
+		}
+	}
+	slices.Sort(places)
+	for _, i := range slices.Compact(places) {
+		chosen = append(chosen, r.Rows[i])
 	}
 	return chosen
 }

@@ -7,7 +7,17 @@ import (
 
 func (s Steps) String() string { return fmt.Sprintf("%d SET, %d DEL", s.Set, s.Release) }
 
+func (p Process) String() string {
+	if p.Elsewhere {
+		return fmt.Sprintf("process %d, pid %d on %s", p.Number, p.PID, p.Host)
+	}
+	return fmt.Sprintf("process %d, pid %d", p.Number, p.PID)
+}
+
 func (m Milliseconds) String() string {
+	if m.Unknown {
+		return "not available across machines"
+	}
 	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, max %s", millisecondsText(m.P50), millisecondsText(m.P95),
 		millisecondsText(m.P99), millisecondsText(m.Max))
 }

@@ -25,11 +25,12 @@ type Round struct {
 	Processes int // that they are of
 }
 
-// Worker names one request: the n-th worker (from 1) of a process in a round.
+// Worker names one request: the n-th worker (from 1) of a round.
 type Worker struct {
 	Round  int
 	Number int
-	// Process is the number (from 1) of its process; 0 if the run has only one.
+	// Process is the number (from 1) of its process, which has as many as the others: the first has the first ones. It is 0 if the run
+	// has only one.
 	Process int
 }
 

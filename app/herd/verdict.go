@@ -73,6 +73,34 @@ func JudgeSingleFill(l Ledger) Verdict {
 	return v
 }
 
+// JudgeEachProcess is the verdict on a mode whose callers share a call in each process: it promises at most one successful backend
+// call for every expiry cycle and process. With one process that is [JudgeSingleFill].
+func JudgeEachProcess(l Ledger) Verdict {
+	if l.Processes <= 1 {
+		return JudgeSingleFill(l)
+	}
+	v := verdictOn(l)
+	most := l.Expiries * l.Processes
+	v.Invariant = l.BackendCalls <= most
+	switch answered := l.BackendCalls - l.BackendErrors; {
+	case l.SetsRefused > 0 || l.Outcomes[cache.Failed] > 0:
+		v.Text += refusals(l) + failures(l)
+	case l.SetsUnanswered > 0:
+		v.Text += ": " + cannotBeJudged(l)
+	case answered > most:
+		v.Text += fmt.Sprintf(": more than one successful call for each expiry cycle and each of %d processes", l.Processes)
+	case l.Requests == 0:
+		v.Text += ": nobody asked"
+	case answered == most:
+		v.OK = true
+		v.Text += fmt.Sprintf(": one backend call per expiry cycle in each of %d processes", l.Processes)
+	default:
+		v.OK = true
+		v.Text += fmt.Sprintf(": at most one backend call per expiry cycle in each of %d processes", l.Processes)
+	}
+	return v
+}
+
 // JudgeRings is judge's verdict, and says when those who waited were not woken: that costs time, and no promise.
 func JudgeRings(judge Judge) Judge {
 	return func(l Ledger) Verdict {

@@ -153,7 +153,7 @@ func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 	if s.capture != nil {
 		recording := s.capture.Recording()
 		recording.Join(s.others.recorded, s.others.omitted)
-		s.facts.Waterfall = facts.NewWaterfall(recording)
+		s.facts.Waterfall = facts.NewWaterfall(recording).Of(s.facts.Processes)
 	}
 }
 

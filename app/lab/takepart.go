@@ -133,7 +133,7 @@ func (p *part) serve(ctx context.Context) error {
 			round := gathered
 			gathered = nil
 			p.ask(ctx, func(ctx context.Context) error {
-				return p.round(only.bridge.Under(ctx, p.process, start.Traces), round)
+				return p.round(only.bridge.Under(ctx, p.process, p.config.Workers, start.Traces), round)
 			})
 		case fleet.KindStop:
 			var stop fleet.Stop

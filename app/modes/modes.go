@@ -124,7 +124,7 @@ callers and is not remembered; a caller that leaves does not end the flight.`,
 		New: func(p Parts) cache.Strategy {
 			return &cache.Coalesced{Aside: p.Aside, Limit: p.WaitTimeout}
 		},
-		Judge: herd.JudgeSingleFill,
+		Judge: herd.JudgeEachProcess,
 		Except: map[string]string{
 			"one call however many processes":   "processes know nothing of each other",
 			"a dead winner costs one take-over": "there is no lock to take over",

@@ -117,15 +117,16 @@ func (o observer) Round(ctx context.Context, round herd.Round) (context.Context,
 
 // startRoots starts a trace for each slice of each process's workers, and links each to the first.
 func (b *Bridge) startRoots(ctx context.Context, round herd.Round) roots {
-	all := make(roots, max(1, round.Processes))
-	slices := (round.Workers/len(all) + sliceSize - 1) / sliceSize
+	processes := max(1, round.Processes)
+	all := roots{workers: round.Workers / processes, processes: make([][]trace.Span, processes)}
+	slices := (all.workers + sliceSize - 1) / sliceSize
 	ids := []string{} // empty, where the sampler took none: the next round keeps its number
 	var first trace.SpanContext
-	for i := range len(all) * slices {
+	for i := range processes * slices {
 		options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(
 			telemetry.Mode.String(b.labels.Mode), telemetry.Scenario.String(b.labels.Scenario), telemetry.Run.String(b.run), telemetry.Round.Int(round.Number),
 			telemetry.Slice.Int(i), telemetry.Workers.Int(round.Workers))}
-		if len(all) > 1 {
+		if processes > 1 {
 			options = append(options, trace.WithAttributes(telemetry.Process.Int(i/slices+1)))
 		}
 		if first.IsSampled() {
@@ -135,7 +136,7 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) roots {
 		if i == 0 {
 			first = root.SpanContext()
 		}
-		all[i/slices] = append(all[i/slices], root)
+		all.processes[i/slices] = append(all.processes[i/slices], root)
 		if root.SpanContext().IsSampled() {
 			ids = append(ids, root.SpanContext().TraceID().String())
 		}
@@ -144,7 +145,7 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) roots {
 	defer b.mu.Unlock()
 	b.traceIDs = append(b.traceIDs, ids)
 	if first.IsValid() { // else there are no traces, and no sampler
-		b.unsampled += len(all)*slices - len(ids)
+		b.unsampled += processes*slices - len(ids)
 	}
 	if first.IsSampled() {
 		b.links += len(ids) - 1

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"slices"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -9,18 +10,18 @@ import (
 )
 
 // roots are the root spans of a round: of each process, one for each slice of its workers.
-type roots [][]trace.Span
-
-// all are those of all processes.
-func (r roots) all() (spans []trace.Span) {
-	for _, ofProcess := range r {
-		spans = append(spans, ofProcess...)
-	}
-	return spans
+type roots struct {
+	workers   int // of each process
+	processes [][]trace.Span
 }
 
+// all are those of all processes.
+func (r roots) all() []trace.Span { return slices.Concat(r.processes...) }
+
 // of is the root span of a worker.
-func (r roots) of(w herd.Worker) trace.Span { return r[max(0, w.Process-1)][(w.Number-1)/sliceSize] }
+func (r roots) of(w herd.Worker) trace.Span {
+	return r.processes[max(0, w.Process-1)][(w.Number-1)%r.workers/sliceSize]
+}
 
 type rootsKey struct{}
 
@@ -36,10 +37,10 @@ func rootOf(ctx context.Context) trace.Span {
 // traceparents. The context is the one that Round returned.
 func (b *Bridge) Traces(ctx context.Context, process int) (traceparents []string) {
 	r, _ := ctx.Value(rootsKey{}).(roots)
-	if process > len(r) {
+	if process > len(r.processes) {
 		return nil
 	}
-	for _, root := range r[process-1] {
+	for _, root := range r.processes[process-1] {
 		if sc := root.SpanContext(); sc.IsValid() {
 			traceparents = append(traceparents, traceparent(sc))
 		}
@@ -47,16 +48,16 @@ func (b *Bridge) Traces(ctx context.Context, process int) (traceparents []string
 	return traceparents
 }
 
-// Under returns a context for the workers of this process in a round whose root spans are another process's, which returned
+// Under returns a context for so many workers of this process in a round whose root spans are another process's, which returned
 // these Traces.
-func (b *Bridge) Under(ctx context.Context, process int, traceparents []string) context.Context {
+func (b *Bridge) Under(ctx context.Context, process, workers int, traceparents []string) context.Context {
 	if len(traceparents) == 0 {
 		return ctx
 	}
-	r := make(roots, max(1, process))
+	r := roots{workers: workers, processes: make([][]trace.Span, process)}
 	for _, text := range traceparents {
 		root := trace.SpanFromContext(trace.ContextWithRemoteSpanContext(ctx, parseTraceparent(text)))
-		r[len(r)-1] = append(r[len(r)-1], root)
+		r.processes[process-1] = append(r.processes[process-1], root)
 	}
 	return context.WithValue(ctx, rootsKey{}, r)
 }

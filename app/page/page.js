@@ -116,7 +116,7 @@ function workerRow(row, y, places, scale, used) {
     }
   }
   for (const worker of row.waits_for ?? []) {
-    const winner = places.find((place) => place.row.worker === worker && place.row.process === row.process);
+    const winner = places.find((place) => place.row.worker === worker);
     if (!winner) continue;
     const x = share(scale, filledAt(winner.row));
     spans.append(svg("line", { class: "tie", x1: x, x2: x, y1: winner.y + rowHeight / 2, y2: y + rowHeight / 2 }));
@@ -295,7 +295,7 @@ function asTable(name, heads, rows) {
 // waiters. The arrow keys go from row to row.
 function pointing(figure, hint) {
   const rows = [...figure.querySelectorAll(".row")], detail = figure.querySelector(".detail");
-  const waitsFor = (row, other) => row.dataset.process === other.dataset.process && row.dataset.waits.split(" ").includes(other.dataset.worker);
+  const waitsFor = (row, other) => row.dataset.waits.split(" ").includes(other.dataset.worker);
   let focused = null;
   const mark = (row) => {
     figure.classList.toggle("marked", row !== null);

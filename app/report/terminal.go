@@ -182,6 +182,9 @@ type row struct{ name, value string }
 func summaryRows(r facts.Run) []row {
 	workers, rounds := herd.Count(r.Workers, "worker"), herd.Count(r.Rounds, "round")
 	requests := fmt.Sprintf("%d = %s x %s", r.Requests, workers, rounds)
+	if n := len(r.Processes); n > 0 {
+		requests = fmt.Sprintf("%d = %s x %s x %s", r.Requests, herd.Count(n, "process"), herd.Count(r.Workers/n, "worker"), rounds)
+	}
 	if r.Traffic() { // its workers ask on their own
 		requests = fmt.Sprintf("%d of %s in %s", r.Requests, workers, rounds)
 	}
@@ -221,13 +224,27 @@ func summaryRows(r facts.Run) []row {
 		rows = append(rows, row{"unanswered", r.Unanswered.String()})
 	}
 	rows = append(rows, row{"latency", r.Latency.String()})
-	if r.WakeLag.Max > 0 {
+	if r.WakeLag.Max > 0 || r.WakeLag.Unknown {
 		rows = append(rows, row{"wake lag", r.WakeLag.String()})
+	}
+	if r.Age.Unknown {
+		rows = append(rows, row{"age of values", r.Age.String()})
+	}
+	if r.Spread != nil {
+		rows = append(rows, row{"release spread", r.Spread.String()})
 	}
 	if r.Age.Max > 0 {
 		rows = append(rows, row{"age of values", fmt.Sprintf("%v; at most %s overdue", r.Age, facts.DurationOf(r.Overdue.Max))})
 	}
-	return append(rows, row{"Redis counted", redisText(r.RedisCommands)})
+	rows = append(rows, row{"Redis counted", redisText(r.RedisCommands)})
+	for _, p := range r.Processes {
+		text := fmt.Sprintf("%s, %s", herd.Count(p.Requests, "request"), herd.Count(p.BackendCalls, "backend call"))
+		if p.Lost != "" {
+			text += "; what else it did is not known"
+		}
+		rows = append(rows, row{p.String(), text})
+	}
+	return rows
 }
 
 func redisText(c facts.RedisCommands) string {

@@ -107,7 +107,12 @@ func (w textWaterfall) lines() []string {
 			fmt.Sprintf(": %s, %s after %s", count(round.Calls, "backend call"), last(round), facts.Duration(round.Elapsed)),
 		faint.Render(w.axis()),
 	}
+	process := ""
 	for _, row := range rows {
+		if row.Process != process {
+			process = row.Process
+			lines = append(lines, "  "+bold.Render(process))
+		}
 		lines = append(lines, w.row(row))
 	}
 	if text := leftOut(round, len(rows)); text != "" {
