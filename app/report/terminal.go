@@ -238,11 +238,12 @@ func summaryRows(r facts.Run) []row {
 	}
 	rows = append(rows, row{"Redis counted", redisText(r.RedisCommands)})
 	for _, p := range r.Processes {
-		text := fmt.Sprintf("%s, %s", herd.Count(p.Requests, "request"), herd.Count(p.BackendCalls, "backend call"))
+		name, where, _ := strings.Cut(p.String(), ", ")
+		text := fmt.Sprintf("%s: %s, %s", where, herd.Count(p.Requests, "request"), herd.Count(p.BackendCalls, "backend call"))
 		if p.Lost != "" {
 			text += "; what else it did is not known"
 		}
-		rows = append(rows, row{p.String(), text})
+		rows = append(rows, row{name, text})
 	}
 	return rows
 }
