@@ -174,8 +174,8 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		s.Redis, faults = redis, append(faults, err)
 	}
 	all := s.Workers * max(1, s.Processes)
-	if all > maxWorkers {
-		faults = append(faults, fmt.Errorf("--processes %d x --workers %d: want at most %d workers in all", s.Processes, s.Workers, maxWorkers))
+	if s.Processes > 0 && all > maxWorkers { // else it is told already
+		faults = append(faults, fault{"processes", fmt.Errorf("--processes %d x --workers %d: want at most %d workers in all", s.Processes, s.Workers, maxWorkers)})
 	}
 	if s.WaitTimeout == 0 {
 		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(all)

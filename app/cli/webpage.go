@@ -246,7 +246,7 @@ func (w shows) plan(c web.Choice) (web.Plan, []web.Fault) {
 	if !traffic {
 		s.plans = planned
 	}
-	plan := web.Plan{Command: s.settings.command(s.command), Warnings: s.settings.warnings(planned), Traffic: traffic, Workers: s.Workers, Rounds: s.Rounds,
+	plan := web.Plan{Command: s.settings.command(s.command), Warnings: s.settings.warnings(planned), Traffic: traffic, Workers: s.Workers, Processes: s.Processes, Rounds: s.Rounds,
 		Capacity: s.Backend.Capacity, TTL: s.TTL, LockTTL: s.LockTTL, Each: cmp.Or(s.plan.For, s.plan.Each)}
 	for _, one := range planned {
 		about := one.Mode.Short
@@ -263,7 +263,7 @@ func (w shows) plan(c web.Choice) (web.Plan, []web.Fault) {
 
 // run makes the runs. The terminal is told of them as if they were made there.
 func (w shows) run(ctx context.Context, s *show, command string, planned []lab.Plan, watch func(mode string) *web.View) page.Page {
-	s.LookupEnv, s.Console, s.Version = w.LookupEnv, w.page.Console, w.page.Version
+	s.LookupEnv, s.Console, s.Version, s.Told = w.LookupEnv, w.page.Console, w.page.Version, s.told()
 	s.Quiet, s.Capture = true, true
 	for _, plan := range planned {
 		s.Modes = append(s.Modes, plan.Mode)

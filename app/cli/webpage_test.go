@@ -204,7 +204,7 @@ func TestARunOfThePageIsWhatItsCommandMakes(t *testing.T) {
 // bad are values of each setting of the page that are out of bounds.
 var bad = map[string][]string{
 	"workers":          {"0", "-1", "100001", "1e3", "many", ""},
-	"processes":        {"0", "-1", "many"},
+	"processes":        {"-1", "65", "many"},
 	"rounds":           {"0", "1000001", "x"},
 	"rate":             {"0", "-1", "10001", "NaN", "fast"},
 	"each":             {"99ms", "25h", "20"},

@@ -236,7 +236,7 @@ const grid = (common, own) => Object.entries({ common, own }).map(([name, scale]
   marksOf(scale).map((at) => svg("line", { class: "grid", x1: share(scale, at), x2: share(scale, at), y1: 0, y2: "100%" }))));
 
 // Words.
-const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+const count = (n, one, more = one + "s") => `${n} ${n === 1 ? one : more}`;
 const durationText = (ns) => ns >= second ? `${(ns / second).toFixed(2)} s` : `${(ns / millisecond).toFixed(1)} ms`;
 const axisText = (ns) => ns === 0 ? "0" : ns < second ? `${ns / millisecond} ms` : `${ns / second} s`;
 

@@ -61,11 +61,13 @@ type Plan struct {
 	Runs     []Planned // one after the other
 	Traffic  bool      // requests that come on their own, not in rounds
 	Workers  int
-	Rounds   int
-	Capacity int           // backend calls that run at once; 0 for no limit
-	TTL      time.Duration // how long a value is fresh
-	LockTTL  time.Duration
-	Each     time.Duration // of traffic: how long that of one strategy lasts
+	// Processes are those that the workers are in; 0 if they are in this one. The steps of others are not told here.
+	Processes int
+	Rounds    int
+	Capacity  int           // backend calls that run at once; 0 for no limit
+	TTL       time.Duration // how long a value is fresh
+	LockTTL   time.Duration
+	Each      time.Duration // of traffic: how long that of one strategy lasts
 	// Run makes the runs, and returns what there is of them when they are over, or ctx has ended. Of each run watch makes what it
 	// must be told to.
 	Run func(ctx context.Context, watch func(mode string) *View) page.Page

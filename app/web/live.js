@@ -41,7 +41,7 @@
     at("early").textContent = state.error ? `Ended early: ${state.error}` : "";
     at("idle").hidden = state.runs.length > 0;
     at("live").hidden = !(state.running || state.runs.length > 0 && !drawnWhole());
-    at("gauges").hidden = !state.running;
+    at("gauges").hidden = !state.running || state.processes > 0;
     numbers();
     result(isNew);
     news();
@@ -139,7 +139,8 @@
   }
 
   // Pictures. Each strategy has a frame from the beginning, so that nothing jumps.
-  const frame = (run) => card({ facts: run, color: run.color }, state.traffic ? "multiple" : "waterfall", html("span", { class: "say" }, run.about));
+  const frame = (run) => card({ facts: run, color: run.color }, state.traffic ? "multiple" : "waterfall", html("span", { class: "say" }, run.about,
+    state.processes > 0 && !state.traffic ? `. The workers are in ${count(state.processes, "process", "processes")} of their own: their round is drawn when all is over.` : ""));
 
   // nice is a scale's end that is not changed too often.
   function nice(length) {
@@ -176,7 +177,7 @@
     }
     fresh.clear();
     drawn = now;
-    thinned();
+    if (state.processes === 0 || state.traffic) thinned();
   }
 
   function drawRound(figure, run, round) {

@@ -104,21 +104,22 @@ func (s *stage) runs() (all []facts.Run) {
 
 // state is all that a visitor needs to know but for the pictures of the moment.
 type state struct {
-	Program  string      `json:"program"`
-	Show     int         `json:"show"` // its number; 0 before the first
-	Running  bool        `json:"running"`
-	Stopping bool        `json:"stopping"`
-	Choice   *Choice     `json:"choice"`
-	Command  string      `json:"command"`
-	Warnings []string    `json:"warnings"`
-	Traffic  bool        `json:"traffic"`
-	Workers  int         `json:"workers"`
-	Rounds   int         `json:"rounds"`
-	TTL      int64       `json:"ttl_ns"`
-	Each     int64       `json:"each_ns"`
-	Runs     []runState  `json:"runs"`
-	Error    string      `json:"error"`  // why the show ended early
-	Result   *page.Shown `json:"result"` // when it is over
+	Program   string      `json:"program"`
+	Show      int         `json:"show"` // its number; 0 before the first
+	Running   bool        `json:"running"`
+	Stopping  bool        `json:"stopping"`
+	Choice    *Choice     `json:"choice"`
+	Command   string      `json:"command"`
+	Warnings  []string    `json:"warnings"`
+	Traffic   bool        `json:"traffic"`
+	Workers   int         `json:"workers"`
+	Processes int         `json:"processes"`
+	Rounds    int         `json:"rounds"`
+	TTL       int64       `json:"ttl_ns"`
+	Each      int64       `json:"each_ns"`
+	Runs      []runState  `json:"runs"`
+	Error     string      `json:"error"`  // why the show ended early
+	Result    *page.Shown `json:"result"` // when it is over
 }
 
 // runState is one of the show's runs.
@@ -138,7 +139,7 @@ func (s *stage) state(known int) (*state, int, []*View) {
 	}
 	p := &s.plan
 	now := &state{Program: s.program, Show: s.number, Running: s.stop != nil, Stopping: s.stop != nil && s.stops, Choice: s.choice,
-		Command: p.Command, Warnings: p.Warnings, Traffic: p.Traffic, Workers: p.Workers, Rounds: p.Rounds, TTL: int64(p.TTL), Each: int64(p.Each),
+		Command: p.Command, Warnings: p.Warnings, Traffic: p.Traffic, Workers: p.Workers, Processes: p.Processes, Rounds: p.Rounds, TTL: int64(p.TTL), Each: int64(p.Each),
 		Runs: []runState{}, Result: s.result}
 	for _, run := range p.Runs {
 		now.Runs = append(now.Runs, runState{Planned: run})

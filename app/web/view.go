@@ -112,7 +112,7 @@ func (o viewer) Round(ctx context.Context, r herd.Round) (context.Context, func(
 	v.mu.Lock()
 	begins := !v.started
 	v.started = true
-	if v.traffic == nil {
+	if v.traffic == nil && v.plan.Processes == 0 {
 		v.round = newRound(r, v.plan.Capacity)
 	}
 	v.changes++
@@ -138,18 +138,18 @@ func (o viewer) Round(ctx context.Context, r herd.Round) (context.Context, func(
 func (o viewer) Worker(ctx context.Context, w herd.Worker) (context.Context, func(herd.Response)) {
 	v := o.view
 	inner, end := o.Observer.Worker(ctx, w)
-	if v.traffic != nil {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.round == nil {
 		return inner, end
 	}
-	v.mu.Lock()
 	v.round.begin(w)
-	v.mu.Unlock()
 	return inner, func(r herd.Response) {
 		end(r)
 		v.mu.Lock()
+		defer v.mu.Unlock()
 		v.round.answer(r)
 		v.changes++
-		v.mu.Unlock()
 	}
 }
 
