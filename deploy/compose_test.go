@@ -83,7 +83,7 @@ func TestPortsFollowTheirVariables(t *testing.T) {
 				t.Errorf("%s=23456 publishes %v, want %v", variable, got, want)
 			}
 			// inside the network the addresses stay
-			for _, name := range []string{"CACHELAB_REDIS", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
+			for _, name := range []string{"CACHELAB_REDIS", "CACHELAB_JAEGER_API", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
 				if a, b := environment(project, "lab", name), environment(changed, "lab", name); a == "" || a != b {
 					t.Errorf("%s=23456 changes the lab's %s from %q to %q", variable, name, a, b)
 				}

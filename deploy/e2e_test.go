@@ -193,7 +193,8 @@ func TestTrafficOfEarlyAndStaleIsStoredAsItWasPrinted(t *testing.T) {
 func TestRunsAreVerifiedRightAfterTheirEnd(t *testing.T) {
 	s := startServers(t)
 	for want, args := range map[int][]string{
-		4: {"compare", "--modes", "broken,coalesced,fixed,woken", "--ttl", "500ms", "--rounds", "2", "--verify"},
+		4: {"compare", "--modes", "broken,coalesced,fixed,woken", "--ttl", "500ms", "--rounds", "2", "--verify",
+			"--jaeger-url", "http://127.0.0.1:1", "--jaeger-api", s.jaeger}, // the page need not be where the API is
 		2: {"live", "--for", "4s", "--each", "2s", "--ttl", "500ms", "--verify"},
 	} {
 		r := s.lab(t, args...)

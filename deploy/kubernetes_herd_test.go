@@ -50,7 +50,7 @@ func TestAHerdIsAnIndexedJob(t *testing.T) {
 			t.Errorf("%s: who coordinates which run is %v, %q", mode, from, values["CACHELAB_RUN_ID"])
 		}
 		// what the lab of compose is told of the stack, the herd is, too
-		for _, name := range []string{"CACHELAB_REDIS", "CACHELAB_PROMETHEUS_URL", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
+		for _, name := range []string{"CACHELAB_REDIS", "CACHELAB_JAEGER_API", "CACHELAB_PROMETHEUS_URL", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"} {
 			if want := environment(lab, "lab", name); values[name] != want {
 				t.Errorf("%s: %s=%s, with compose %s", mode, name, values[name], want)
 			}

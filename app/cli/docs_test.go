@@ -143,12 +143,12 @@ func TestDocumentsTellOfEachRoom(t *testing.T) {
 
 func TestDocumentsHaveThePortsAndVersionsAsTheyAre(t *testing.T) {
 	text := document(t, "deploy/README.md")
-	settings := regexp.MustCompile(`(?m)^(\w+)_(VERSION|PORT)=(.+)$`).FindAllStringSubmatch(document(t, ".env"), -1)
+	settings := regexp.MustCompile(`(?m)^(\w+?)_(VERSION|PORT(?:_\d)?)=(.+)$`).FindAllStringSubmatch(document(t, ".env"), -1)
 	if len(settings) < 10 {
 		t.Fatalf("found only %q in .env", settings)
 	}
 	for _, s := range settings {
-		row := "(?m)^\\|.*`" + s[1] + "_PORT`.*\\| " + s[3] + " \\|$"
+		row := "(?m)^\\|.*`" + s[1] + "_" + s[2] + "`.*\\| " + s[3] + " \\|$"
 		if s[2] == "VERSION" {
 			row = "(?m)^\\|.*" + strings.ToLower(s[1]) + ":v?" + regexp.QuoteMeta(s[3]) + "[`-].*\\|$"
 		}

@@ -88,7 +88,7 @@ func drillDefaults(d drill.Drill) defaults {
 
 // sharedByDrills are the flags of "drill all": those that change no drill.
 var sharedByDrills = []string{"key", "seed", "redis", "redis-ca", "redis-cert", "redis-key", "redis-sni", "redis-password-file",
-	"telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "verify", "prometheus-url", "quiet"}
+	"telemetry", "jaeger-url", "grafana-url", "json", "records", "results", "verify", "jaeger-api", "prometheus-url", "quiet"}
 
 func newAllDrillsCommand(p Process) *cobra.Command {
 	shared := newSettings(defaults{workers: "50", rounds: "1", quiet: "true"})

@@ -30,7 +30,7 @@ type settings struct {
 	access                redisstore.Access
 	json, report, results string
 	verify                bool
-	prometheus            string
+	jaeger, prometheus    string // query APIs
 }
 
 // setting is one of them. It implements [pflag.Value], and takes any text.
@@ -112,6 +112,7 @@ func newSettings(d defaults) *settings {
 	add(s, "records", defaultRecords, "folder in which runs are recorded for verify; empty = not", &s.Records, text)
 	add(s, "results", "", "keep what each request brought back in FILE, for fold: JSON lines", &s.results, text)
 	add(s, "verify", "false", "verify each run right after it: Jaeger keeps the newest traces only", &s.verify, boolean).boolean = true
+	add(s, "jaeger-api", "", "Jaeger's query API, for --verify (default: --jaeger-url)", &s.jaeger, optional(apiURL)).secret = true
 	add(s, "prometheus-url", "http://127.0.0.1:9090", "Prometheus's query API, for --verify", &s.prometheus, apiURL).secret = true
 	add(s, "report", "", "write the run as one HTML page with its pictures to FILE", &s.report, text)
 	add(s, "quiet", d.quiet, "no line for each step", &s.Quiet, boolean).boolean = true

@@ -32,7 +32,7 @@ func hello(given []fleet.Setting) fleet.Hello {
 }
 
 // ofCoordinator are the settings that are of no use to the other processes of a run: those that say what is shown, and kept.
-var ofCoordinator = []string{"processes", "mode", "modes", "each", "for", "jaeger-url", "grafana-url", "prometheus-url", "json", "records", "results", "verify", "report", "quiet"}
+var ofCoordinator = []string{"processes", "mode", "modes", "each", "for", "jaeger-url", "grafana-url", "jaeger-api", "prometheus-url", "json", "records", "results", "verify", "report", "quiet"}
 
 // told are the settings as other processes are told them. Those that are computed have their values.
 func (s *settings) told() (all []fleet.Setting) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +25,12 @@ func newVerifyCommand(p Process) *cobra.Command {
 		o       verify.Options
 		run     string
 		records string
+		page    string
 	)
 	add(s, "run", "", "id of the run; the newest if left out", &run, text)
 	add(s, "records", defaultRecords, "folder of the recorded runs", &records, text)
-	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's query API", &o.JaegerURL, apiURL).secret = true
+	add(s, "jaeger-url", "http://127.0.0.1:16686", "Jaeger's page and query API", &page, apiURL).secret = true
+	add(s, "jaeger-api", "", "its query API, if that is at another address than the page", &o.JaegerURL, optional(apiURL)).secret = true
 	add(s, "prometheus-url", "http://127.0.0.1:9090", "Prometheus's query API", &o.PrometheusURL, apiURL).secret = true
 	add(s, "patience", patience.String(), "how long Jaeger and Prometheus may take to catch up", &o.Patience, duration(0))
 
@@ -42,6 +45,7 @@ Exit codes: 0 all rows agree, 1 there is nothing to compare, 2 bad usage, 3 a ro
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return onScreen(c, p, s, func(ctx context.Context, terminal *report.Terminal) error {
+				o.JaegerURL = cmp.Or(o.JaegerURL, page)
 				return runVerify(ctx, terminal, records, run, o)
 			})
 		},
@@ -80,7 +84,7 @@ func (s *settings) verifyNow(ctx context.Context, terminal *report.Terminal, run
 	if !s.verify {
 		return nil
 	}
-	return runVerify(ctx, terminal, s.Records, run.ID, verify.Options{JaegerURL: s.Links.Jaeger, PrometheusURL: s.prometheus, Patience: patience})
+	return runVerify(ctx, terminal, s.Records, run.ID, verify.Options{JaegerURL: cmp.Or(s.jaeger, s.Links.Jaeger), PrometheusURL: s.prometheus, Patience: patience})
 }
 
 // verifyLast verifies the run whose modes these are.

@@ -24,7 +24,7 @@ import (
 var (
 	oftenSet  = []string{"workers", "processes", "rounds", "rate", "each", "for", "backend-latency", "backend-capacity", "ttl"}
 	seldomSet = []string{"ttl-jitter", "lock-ttl", "wait-timeout", "backend-jitter", "backend-fail", "seed", "beta", "early-lock", "grace"}
-	notOfPage = []string{"json", "results", "verify", "prometheus-url", "report", "quiet"}
+	notOfPage = []string{"json", "results", "verify", "jaeger-api", "prometheus-url", "report", "quiet"}
 )
 
 // Kinds of show that are no drill.
