@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -34,9 +35,14 @@ func together(addr string, slots func(context.Context) ([]redis.ClusterSlot, err
 	redirected func(ctx context.Context, word, addr string)) *nodes {
 	n := &nodes{make: make, redirected: redirected, byAddr: map[string]*redis.Client{}}
 	n.cluster = redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs:                  []string{addr},
-		ClusterSlots:           slots,
-		NewClient:              func(o *redis.Options) *redis.Client { return n.add(o.Addr) },
+		Addrs:        []string{addr},
+		ClusterSlots: slots,
+		NewClient: func(o *redis.Options) *redis.Client {
+			if slots != nil { // it is reached where they say: what the client makes of the host is for clusters
+				return n.add(cmp.Or(o.NodeAddress, o.Addr))
+			}
+			return n.add(o.Addr)
+		},
 		MaxRedirects:           -1,
 		DisableRoutingPolicies: true,
 		// What its subscriptions go by. The nodes' clients have options of their own.

@@ -127,7 +127,7 @@ func (r *Redis) start(ctx context.Context) error {
 	case Sentinel:
 		watchers, master, err := watching(ctx, r.options.Target)
 		if err != nil {
-			return r.refused(ctx, "SENTINEL", err)
+			return r.refused(ctx, "SENTINEL MASTERS", err)
 		}
 		slots, entry = watchers.slots, master
 		r.where += fmt.Sprintf(" (sentinel: master %s at %s)", watchers.name, master)

@@ -122,7 +122,7 @@ func onlyMaster(ctx context.Context, sentinel *redis.SentinelClient) (string, er
 	case len(names) == 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("the sentinel knows %s", listed(names))
+	return "", fmt.Errorf("the sentinel knows %s", listed(names)) // none or several
 }
 
 func masters(ctx context.Context, sentinel *redis.SentinelClient) (names []string, err error) {

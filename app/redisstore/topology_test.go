@@ -258,3 +258,118 @@ func TestTheLockIsInTheKeysSlotWhereItMustBe(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be used is named within 3 s: what was tried, what came back, what to do.
+func TestASentinelOrAClusterThatCannotServeIsNamed(t *testing.T) {
+	cluster := func(t *testing.T, args ...string) (url string, stop func()) {
+		c := redistest.StartCluster(t, 3, append(args, "--cluster-node-timeout", "500")...)
+		owner, err := c.Owner(t.Context(), hotKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range c.Nodes {
+			if node != owner {
+				url = "redis://" + node.Addr()
+			}
+		}
+		return url, func() {
+			if err := owner.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	slotless := func(t *testing.T, url string) {
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := redis.NewClient(options)
+		defer node.Close()
+		redistest.Eventually(t, func() bool {
+			return !strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_slots_fail:0")
+		})
+	}
+	for _, test := range []struct {
+		name string
+		url  func(t *testing.T) string
+		want []string
+	}{
+		{"a sentinel without master", func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, nil).Addr()
+		}, []string{"tried SENTINEL MASTERS", "the sentinel knows no master", "SENTINEL MONITOR"}},
+		{"a sentinel with several masters", func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"orders": "127.0.0.1:1", "prices": "127.0.0.1:2"}).Addr()
+		}, []string{"the sentinel knows orders, prices", "?master_name=NAME"}},
+		{"a master that the sentinel does not know", func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"orders": "127.0.0.1:1"}).Addr() + "?master_name=prices"
+		}, []string{`the sentinel knows no master "prices", but orders`, "?master_name=NAME"}},
+		{"a sentinel whose master is gone", func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"prices": "127.0.0.1:1"}).Addr()
+		}, []string{"(sentinel: master prices at 127.0.0.1:1)", "dial tcp 127.0.0.1:1: connect: connection refused", "start it"}},
+		{"a cluster that has just lost a master", func(t *testing.T) string {
+			url, stop := cluster(t)
+			stop()
+			return url
+		}, []string{"(cluster of 3)"}}, // refused connections, or already CLUSTERDOWN
+		{"a cluster that is down", func(t *testing.T) string {
+			url, stop := cluster(t)
+			stop()
+			slotless(t, url)
+			return url
+		}, []string{"(cluster of 3)"}},
+		{"a slot without a node", func(t *testing.T) string {
+			c := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
+			for _, n := range c.Nodes {
+				client := redis.NewClient(&redis.Options{Addr: n.Addr()})
+				defer client.Close()
+				slot := client.ClusterKeySlot(t.Context(), hotKey).Val()
+				if err := client.Do(t.Context(), "CLUSTER", "DELSLOTS", slot).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return "redis://" + c.Nodes[0].Addr()
+		}, []string{"CLUSTERDOWN Hash slot not served", "CLUSTER SLOTS"}},
+		{"a cluster that nobody made", func(t *testing.T) string {
+			return redistest.Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--dir", t.TempDir(), "--cluster-port", redistest.FreePort(t)).URL()
+		}, []string{"(cluster of 0)", "CLUSTERDOWN Hash slot not served"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := test.url(t)
+			target, err := redisstore.ParseTarget(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			redisstore.DiscardClientLog()
+			started := time.Now()
+			err = serve(t.Context(), target)
+			took := time.Since(started)
+			var refusal *redisstore.Refusal
+			if !errors.As(err, &refusal) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("got %v, want one refusal", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			if took > 3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			t.Logf("%v: %v", took.Round(time.Millisecond), err)
+		})
+	}
+}
+
+// serve is what the lab does before a run of fixed.
+func serve(ctx context.Context, target redisstore.Target) error {
+	r, err := redisstore.Open(ctx, redisstore.Options{Target: target, Workers: 50, Name: "cachelab-test", Keys: []string{hotKey, hotLock}})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := r.Forget(ctx, hotKey, anyValue); err != nil {
+		return err
+	}
+	return r.Preflight(ctx, redisstore.Trial{Key: hotKey, Value: "19.99", Lock: hotLock})
+}

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -48,14 +49,14 @@ func StartWatched(t testing.TB, replicas, sentinels int) Watched {
 	for _, sentinel := range w.Sentinels {
 		client := redis.NewClient(&redis.Options{Addr: sentinel.Addr()})
 		defer client.Close()
-		eventually(t, func() bool {
+		Eventually(t, func() bool {
 			info := client.Info(t.Context(), "sentinel").Val()
 			return strings.Contains(info, "status=ok") && strings.Contains(info, ",slaves="+strconv.Itoa(replicas)+",sentinels="+strconv.Itoa(sentinels))
 		})
 	}
 	master := redis.NewClient(&redis.Options{Addr: w.Master.Addr()})
 	defer master.Close()
-	eventually(t, func() bool {
+	Eventually(t, func() bool {
 		return strings.Count(master.Info(t.Context(), "replication").Val(), "state=online") == replicas
 	})
 	return w
@@ -70,8 +71,8 @@ func StartSentinel(t testing.TB, quorum int, masters map[string]string) *redisse
 	return sentinel
 }
 
-// eventually waits for what servers agree on by themselves.
-func eventually(t testing.TB, agreed func() bool) {
+// Eventually waits for what servers agree on by themselves.
+func Eventually(t testing.TB, agreed func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !agreed(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -99,4 +100,17 @@ func must(t testing.TB, err error) {
 	case err != nil:
 		t.Fatal(err)
 	}
+}
+
+// FreePort is a port of 127.0.0.1 that nobody uses.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	var config net.ListenConfig
+	free, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	return port
 }
