@@ -67,7 +67,7 @@ func TestEachWrongWayInIsNamed(t *testing.T) {
 		{"wrong password of a user", 1, []string{"redis://alice:wr0ng@" + guarded.Addr()}, []string{"WRONGPASS", "; give user and password: "}},
 		{"wrong password in a file", 1, []string{guarded.URL(), "--redis-password-file", file(t, "wr0ng\n")}, []string{"WRONGPASS", `--redis-password-file FILE (now "/`}},
 		{"no such user", 1, []string{"redis://bob:wr0ng@" + guarded.Addr()}, []string{"WRONGPASS", "; give user and password: "}},
-		{"no rights", 1, []string{redistest.Start(t, "--user", "default", "on", "nopass").URL()}, []string{"NOPERM this user has no permissions to run the 'get' command; grant it (ACL SETUSER NAME +get)"}},
+		{"no rights", 1, []string{redistest.Start(t, "--user", "default", "on", "nopass").URL()}, []string{"NOPERM", "to run the 'get' command; grant it (ACL SETUSER NAME +get)"}},
 		{"no such database", 1, []string{plain.URL() + "/99"}, []string{"DB index is out of range; the server has no such database"}},
 		{"plain text to a TLS port", 1, []string{"redis://" + secure}, []string{"the port speaks TLS; write rediss://"}},
 		{"plain text to a TLS port that wants certificates", 1, []string{"redis://" + strict}, []string{"the port speaks TLS; write rediss://"}},

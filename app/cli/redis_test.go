@@ -25,10 +25,10 @@ func TestARedisThatRefusesEndsTheRunBeforeItBegins(t *testing.T) {
 		url  string
 		want string
 	}{
-		{[]string{"fixed"}, noEval.URL(), "NOPERM this user has no permissions to run the 'eval' command; grant it"},
-		{[]string{"compare"}, noEval.URL(), "NOPERM this user has no permissions to run the 'eval' command; grant it"},
-		{[]string{"live", "--for", "1s"}, noEval.URL(), "NOPERM this user has no permissions to run the 'eval' command; grant it"},
-		{[]string{"drill", "dead-winner"}, noEval.URL(), "NOPERM this user has no permissions to run the 'eval' command; grant it"},
+		{[]string{"fixed"}, noEval.URL(), "has no permissions to run the 'eval' command; grant it"},
+		{[]string{"compare"}, noEval.URL(), "has no permissions to run the 'eval' command; grant it"},
+		{[]string{"live", "--for", "1s"}, noEval.URL(), "has no permissions to run the 'eval' command; grant it"},
+		{[]string{"drill", "dead-winner"}, noEval.URL(), "has no permissions to run the 'eval' command; grant it"},
 		{[]string{"broken"}, full.URL(), "OOM command not allowed when used memory > 'maxmemory'.; the server's memory is full"},
 	} {
 		started := time.Now()

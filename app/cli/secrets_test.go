@@ -104,6 +104,7 @@ func TestAPasswordIsInNothingThatARunLeavesBehind(t *testing.T) {
 		"fixed":              {args: "fixed"},
 		"woken":              {args: "woken"},
 		"a dead winner":      {args: "drill dead-winner", child: true},
+		"processes":          {args: "woken --processes 2", child: true},
 		"wrong password":     {args: "fixed", wrong: true, code: cli.ExitFailed},
 		"an outage":          {args: "fixed", after: func(_ *exec.Cmd, s *redistest.Server) { s.Stop() }, code: cli.ExitFailed},
 		"an interrupted run": {args: "fixed", after: func(p *exec.Cmd, _ *redistest.Server) { _ = p.Process.Signal(os.Interrupt) }, code: cli.ExitFailed},

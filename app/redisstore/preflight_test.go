@@ -93,14 +93,14 @@ func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
 		want []string
 	}{
 		{"no EVAL", func(t *testing.T) string { return user(t, "~*", "+@all", "-eval") },
-			[]string{`tried EVAL (store "product:42:price" and delete "product:42:price:filling") at redis://127.0.0.1:`, "NOPERM this user has no permissions to run the 'eval' command", "ACL SETUSER NAME +eval"}},
+			[]string{`tried EVAL (store "product:42:price" and delete "product:42:price:filling") at redis://127.0.0.1:`, "NOPERM", "to run the 'eval' command", "ACL SETUSER NAME +eval"}},
 		{"no GET", func(t *testing.T) string { return user(t, "~*", "+@all", "-get") }, []string{`tried GET "product:42:price:filling"`, "NOPERM", "+get"}},
 		{"no SET", func(t *testing.T) string { return user(t, "~*", "+@all", "-set") },
 			[]string{`tried SET "product:42:price:filling" NX GET PX`, "NOPERM", "+set"}},
 		{"no DEL", func(t *testing.T) string { return user(t, "~*", "+@all", "-del") }, []string{`tried DEL "product:42:price"`, "NOPERM", "+del"}},
 		{"no PTTL", func(t *testing.T) string { return user(t, "~*", "+@all", "-pttl") }, []string{`tried PTTL "product:42:price"`, "NOPERM", "+pttl"}},
 		{"no right on the lock", func(t *testing.T) string { return user(t, "~"+hotKey, "+@all") },
-			[]string{`tried GET "product:42:price:filling"`, "NOPERM this user has no permissions to access one of the keys", "~KEY:filling"}},
+			[]string{`tried GET "product:42:price:filling"`, "NOPERM", "~KEY:filling"}},
 		{"read-only on the key", func(t *testing.T) string { return user(t, "%R~*", "%W~"+hotLock, "+@all") },
 			[]string{`tried DEL "product:42:price"`, "NOPERM", "~KEY ~KEY:filling"}},
 		{"NOPERM of Redis 6.2", refuse("eval", "NOPERM this user has no permissions to run the 'eval' command or its subcommand"), []string{"ACL SETUSER NAME +eval"}},
