@@ -130,7 +130,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	}
 	root.SetHelpCommandGroupID(more)
 	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newGalleryCommand(p), newPageCommand(p), newDrillCommand(p), newVerifyCommand(p),
-		newFoldCommand(p), newCompletionCommand(root)} {
+		newFoldCommand(p), newJoinCommand(p), newCompletionCommand(root)} {
 		command.GroupID = more
 		root.AddCommand(command)
 	}
@@ -186,6 +186,12 @@ func shown(args []string) []string {
 
 // runPlans makes the runs and reports them.
 func runPlans(ctx context.Context, p Process, s *settings, terminal *report.Terminal, command string, plans []lab.Plan) (err error) {
+	if s.rank > 0 {
+		return s.join(ctx, p, terminal, s.RunID, false)
+	}
+	if len(plans) > 1 && (s.Joiners > 0 || s.RunID != "") {
+		return errUsage{errors.New("--joiners and --run-id are for one run, and these are several: give them to each mode by itself")}
+	}
 	s.Capture = !s.Quiet || s.report != ""
 	s.Waterfall = !s.Quiet && len(plans) == 1 // compare ends with all
 	for _, plan := range plans {

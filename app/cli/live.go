@@ -121,6 +121,9 @@ func newTrafficCommand(p Process, s *liveSettings, mode, name, short, long strin
 
 // runLive makes the runs and reports them; as JSON in an array, or the only one.
 func runLive(ctx context.Context, p Process, s *liveSettings, terminal *report.Terminal, array bool) (err error) {
+	if s.rank > 0 {
+		return s.join(ctx, p, terminal, s.RunID, false)
+	}
 	l, err := open(ctx, s.settings, terminal, s.warnings())
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func onScreen(c *cobra.Command, p Process, s *settings, do func(context.Context,
 	for _, text := range unknownVariables(c.Root(), p.Environ) {
 		terminal.Warn(text)
 	}
-	s.LookupEnv, s.Console, s.Version, s.Told = p.LookupEnv, screen, version(), s.told()
+	s.LookupEnv, s.Console, s.Version, s.Told, s.Differs = p.LookupEnv, screen, version(), s.told(), s.differing
 	err := s.keepResults(func() error { return do(ctx, terminal) })
 	if failed := terminal.Close(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("print to %s: %w", name, failed))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type settings struct {
 	json, report, results string
 	verify                bool
 	jaeger, prometheus    string // query APIs
+	rank                  int
 }
 
 // setting is one of them. It implements [pflag.Value], and takes any text.
@@ -43,6 +45,7 @@ type setting struct {
 	fixed   bool // by the command: it is no flag
 	secret  bool // may hold a password
 	parse   func(string) error
+	same    func(a, b string) bool // whether two texts mean the same
 }
 
 func (s *setting) String() string { return s.text }
@@ -82,7 +85,7 @@ func large() defaults { return defaults{workers: "500", rounds: "10", quiet: "tr
 func newSettings(d defaults) *settings {
 	s := &settings{}
 	add(s, "workers", d.workers, "how many ask in each round, in each process", &s.Workers, integer(1, maxWorkers))
-	add(s, "processes", "0", "processes to start, each with so many workers; 0 = the workers are this one's", &s.Processes, integer(0, maxProcesses))
+	s.addFleet()
 	add(s, "rounds", d.rounds, "how many times the key expires", &s.Rounds, integer(1, maxRounds))
 	add(s, "key", "product:42:price", "the hot key; its fill lock is KEY:filling", &s.Key, keyName)
 	add(s, "ttl", "3s", "expiry of the cached value", &s.TTL, duration(time.Millisecond))
@@ -131,6 +134,11 @@ func add[T any](s *settings, name, value, usage string, into *T, parse func(stri
 		*into = value
 		return err
 	}}
+	one.same = func(a, b string) bool {
+		left, errLeft := parse(a)
+		right, errRight := parse(b)
+		return a == b || errLeft == nil && errRight == nil && reflect.DeepEqual(left, right)
+	}
 	s.all = append(s.all, one)
 	return one
 }
@@ -174,12 +182,9 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		redis, err := s.Redis.With(s.access)
 		s.Redis, faults = redis, append(faults, err)
 	}
-	all := s.Workers * max(1, s.Processes)
-	if s.Processes > 0 && all > maxWorkers { // else it is told already
-		faults = append(faults, fault{"processes", fmt.Errorf("--processes %d x --workers %d: want at most %d workers in all", s.Processes, s.Workers, maxWorkers)})
-	}
+	faults = append(faults, s.checkFleet()...)
 	if s.WaitTimeout == 0 {
-		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(all)
+		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers*max(1, s.Processes+s.Joiners))
 	}
 	if s.Ahead.Grace == 0 {
 		s.Ahead.Grace = max(s.TTL, s.LockTTL+s.longestCall())
@@ -262,7 +267,7 @@ func (s *settings) warnings(plans []lab.Plan) []string {
 		all = append(all, fmt.Sprintf("the grace time (%v) is shorter than the lock TTL (%v): after a refresher that dies all wait, until its lock ends",
 			s.Ahead.Grace, s.LockTTL))
 	}
-	if workers := s.Workers * max(1, s.Processes); s.TTL < redisstore.Passage(workers) {
+	if workers := s.Workers * max(1, s.Processes+s.Joiners); s.TTL < redisstore.Passage(workers) {
 		all = append(all, fmt.Sprintf("the TTL (%v) is shorter than the time that %d workers may take to read the value (%v): it may expire again in a round, and be filled again",
 			s.TTL, workers, redisstore.Passage(workers)))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	"cachelab/app/fleet/children"
 	"cachelab/app/lab"
 	"cachelab/app/modes"
+	"cachelab/app/report"
 )
 
 // newProcessCommand is a process of a run that another one has started.
@@ -20,19 +22,14 @@ func newProcessCommand(p Process) *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			line := children.NewLine(os.Stdin, p.Stdout)
-			return lab.TakePart(c.Context(), line, hello(nil), p.Modes, func(w fleet.Welcome) (lab.Config, error) { return configure(p, w) })
+			return lab.TakePart(c.Context(), line, lab.Who{Hello: hello(nil), Modes: p.Modes, Terminal: report.PlainTerminal(io.Discard), Quiet: true,
+				Configure: func(w fleet.Welcome) (lab.Config, error) { return configure(p, w) }})
 		},
 	}
 }
 
-// hello is this process, whose user gave these settings.
-func hello(given []fleet.Setting) fleet.Hello {
-	host, _ := os.Hostname() // for people
-	return fleet.Hello{Version: version(), PID: os.Getpid(), Host: host, Settings: given}
-}
-
 // ofCoordinator are the settings that are of no use to the other processes of a run: those that say what is shown, and kept.
-var ofCoordinator = []string{"processes", "mode", "modes", "each", "for", "jaeger-url", "grafana-url", "jaeger-api", "prometheus-url", "json", "records", "results", "verify", "report", "quiet"}
+var ofCoordinator = []string{"processes", "joiners", "join-wait", "run-id", "rank", "mode", "modes", "each", "for", "jaeger-url", "grafana-url", "jaeger-api", "prometheus-url", "json", "records", "results", "verify", "report", "quiet"}
 
 // told are the settings as other processes are told them. Those that are computed have their values.
 func (s *settings) told() (all []fleet.Setting) {

@@ -44,6 +44,8 @@ type Hello struct {
 	Version  string `json:"version"` // of the program
 	PID      int    `json:"pid"`
 	Host     string `json:"host"`
+	// Connections to Redis are those that it has made so far.
+	Connections int `json:"connections,omitempty"`
 	// Settings are those that its user gave; the others are the coordinator's.
 	Settings []Setting `json:"settings,omitempty"`
 }

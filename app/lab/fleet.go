@@ -31,7 +31,8 @@ const (
 // processes are those of a run, whose workers ask: this one coordinates. Make them with gatherProcesses, and end them.
 type processes struct {
 	*Lab
-	all []*remote
+	all     []*remote
+	joiners *joiners // nil for none
 }
 
 // remote is one of them. It is a [herd.Party].
@@ -47,20 +48,36 @@ type remote struct {
 }
 
 // splits reports whether this process coordinates others, whose workers ask.
-func (l *Lab) splits() bool { return l.config.Processes > 0 && l.process == 0 }
+func (l *Lab) splits() bool { return l.config.others() > 0 && l.process == 0 }
+
+// others are the processes whose workers ask, if they are not this one's.
+func (c Config) others() int { return c.Processes + c.Joiners }
 
 // allWorkers are those of all processes.
-func (c Config) allWorkers() int { return c.Workers * max(1, c.Processes) }
+func (c Config) allWorkers() int { return c.Workers * max(1, c.others()) }
 
-// gatherProcesses starts the processes of a run, and returns when all are connected. The sessions are its modes.
-func (l *Lab) gatherProcesses(ctx context.Context, sessions ...*session) (*processes, error) {
-	p := &processes{Lab: l, all: make([]*remote, l.config.Processes)}
+// gatherProcesses starts the processes of a run, waits for those that join it, and returns when all are connected. The sessions
+// are its modes.
+func (l *Lab) gatherProcesses(ctx context.Context, sessions ...*session) (p *processes, err error) {
+	p = &processes{Lab: l, all: make([]*remote, l.config.Processes)}
+	var joined []*remote
+	if l.config.Joiners > 0 {
+		if p.joiners, err = p.openDoor(ctx, sessions); err != nil {
+			return nil, err
+		}
+		if joined, err = p.joiners.await(ctx, sessions[0].id); err != nil {
+			p.all = joined
+			p.close()
+			return nil, fmt.Errorf("wait for the joiners: %w", err)
+		}
+	}
 	errs := make([]error, len(p.all))
 	var starting sync.WaitGroup
 	for i := range p.all {
 		starting.Go(func() { p.all[i], errs[i] = l.startProcess(ctx, i+1, sessions) })
 	}
 	starting.Wait()
+	p.all = append(p.all, joined...)
 	if err := errors.Join(errs...); err != nil {
 		p.close()
 		return nil, fmt.Errorf("start the processes: %w", err)
@@ -83,7 +100,7 @@ func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session)
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.admit(ctx, child, number, sessions)
+	r, err := l.admit(ctx, child, seat{number: number, refuse: func(fleet.Hello) string { return "" }}, sessions)
 	if err != nil {
 		child.Kill()
 		return nil, err
@@ -92,17 +109,26 @@ func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session)
 	return r, nil
 }
 
-// admit welcomes the process at the other end of a line, and waits until it is ready.
-func (l *Lab) admit(ctx context.Context, line fleet.Line, number int, sessions []*session) (*remote, error) {
-	welcome := fleet.Welcome{Run: sessions[0].id, Process: number, Processes: l.config.Processes, Scenario: string(sessions[0].scenario), Capture: l.config.Capture,
-		Settings: l.told()}
+// seat is the place of a process in a run.
+type seat struct {
+	number    int
+	elsewhere bool
+	// refuse says why a process cannot have it; "" if it can.
+	refuse func(fleet.Hello) string
+}
+
+// admit welcomes or refuses the process at the other end of a line, and waits until it is ready.
+func (l *Lab) admit(ctx context.Context, line fleet.Line, seat seat, sessions []*session) (*remote, error) {
+	welcome := fleet.Welcome{Run: sessions[0].id, Process: seat.number, Processes: l.config.others(), Scenario: string(sessions[0].scenario), Capture: l.config.Capture,
+		Settings: l.told(seat.elsewhere)}
 	for _, s := range sessions {
 		welcome.Modes = append(welcome.Modes, s.mode.Name)
 	}
-	member, err := fleet.Admit(ctx, line, func(fleet.Hello) (fleet.Welcome, string) { return welcome, "" })
+	member, err := fleet.Admit(ctx, line, func(hello fleet.Hello) (fleet.Welcome, string) { return welcome, seat.refuse(hello) })
 	if err != nil {
 		return nil, err
 	}
+	member.Elsewhere = seat.elsewhere
 	limited, cancel := context.WithTimeoutCause(ctx, readyWait, fmt.Errorf("it was not ready within %v", readyWait))
 	defer cancel()
 	var ready fleet.Ready
@@ -110,20 +136,24 @@ func (l *Lab) admit(ctx context.Context, line fleet.Line, number int, sessions [
 		return nil, member.Lose(ctx, err)
 	}
 	r := &remote{Member: member, connections: ready.Connections, limit: l.config.patience() + l.config.WaitTimeout + l.config.LockTTL, sessions: map[string]*session{}}
-	r.about = results.Process{Number: number, PID: member.PID, Host: member.Host, Started: ready.Started, Elsewhere: member.Elsewhere}
+	r.about = results.Process{Number: seat.number, PID: member.PID, Host: member.Host, Started: ready.Started, Elsewhere: member.Elsewhere}
 	for _, s := range sessions {
 		r.sessions[s.mode.Name] = s
 	}
 	return r, nil
 }
 
-// told are the settings of the run as processes here are told them, with the Redis that was chosen. They hold passwords.
-func (l *Lab) told() (all []fleet.Setting) {
+// told are the settings of the run as other processes are told them: those here with the Redis that was chosen, which may hold
+// a password, and those elsewhere without.
+func (l *Lab) told(elsewhere bool) (all []fleet.Setting) {
 	at := l.redisAddress()
 	chosen := map[string]string{"redis": at.URL, "redis-ca": at.CA, "redis-cert": at.Cert, "redis-key": at.Key, "redis-sni": at.ServerName,
 		"redis-password-file": at.PasswordFile}
 	for _, one := range l.config.Told {
 		if value, ok := chosen[one.Name]; ok {
+			if elsewhere {
+				continue
+			}
 			one.Value = value
 		}
 		all = append(all, one)
@@ -170,6 +200,8 @@ func (p *processes) close() {
 			r.child.Kill()
 		}
 	}
+	_ = p.joiners.close() // what is left goes by itself
+	p.joiners = nil
 }
 
 // end lets the processes go, and adds what each of them alone knew to its sessions. Those that were lost are killed. The error

@@ -31,7 +31,9 @@ import (
 // Config is what a run needs to know. The command line validates it.
 type Config struct {
 	Workers     int // of each process
-	Processes   int // that are started here, and whose workers ask; 0: those of this process do
+	Processes   int // that are started here, and whose workers ask; 0 of both: those of this process do
+	Joiners     int // processes that come from elsewhere
+	JoinWait    time.Duration
 	Rounds      int
 	Key         string
 	TTL         time.Duration
@@ -58,8 +60,12 @@ type Config struct {
 	Reader sdkmetric.Reader
 	// Modes are those of all runs of the lab: before the first it is found out whether Redis permits what they send.
 	Modes []modes.Mode
+	// RunID, if not "", is the run's; else it gets one. Joiners know it.
+	RunID string
 	// Told are the settings that other processes of a run are told, by the names of their flags. They may hold passwords.
 	Told []fleet.Setting
+	// Differs says what differs from them in the settings of a joiner's user; "" for nothing.
+	Differs func([]fleet.Setting) string
 	// Capture keeps the spans of the first round of each run for pictures; Waterfall prints one after each run.
 	Capture, Waterfall bool
 	// Watch, if set, is called with each mode when its run begins, and what it returns is told of it.
@@ -168,7 +174,11 @@ func (l *Lab) settings(title, who string, locks bool, id string) string {
 	return text + fmt.Sprintf("; redis %s; run %s", l.redisName(), id)
 }
 
-// newRunID names a run so that it can be told from others, and be read: scenario, time, and 4 random characters.
-func newRunID(scenario modes.Scenario, started time.Time) string {
+// newRunID names a run as its user wants it, or so that it can be told from others, and be read: scenario, time, and 4 random
+// characters.
+func (l *Lab) newRunID(scenario modes.Scenario, started time.Time) string {
+	if l.config.RunID != "" {
+		return l.config.RunID
+	}
 	return fmt.Sprintf("%s-%s-%s", scenario, started.UTC().Format("20060102-150405"), strings.ToLower(rand.Text()[:4]))
 }

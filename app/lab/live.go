@@ -33,7 +33,7 @@ type LivePlan struct {
 // and no error; whoever asked gets an answer first. The runs it returns have one id and differ in their mode; a mode
 // without a single request is left out. A gallery or a drill that does not come to its end is an error.
 func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err error) {
-	id := newRunID(plan.Scenario, time.Now())
+	id := l.newRunID(plan.Scenario, time.Now())
 	if err := l.takeOwnRedis(ctx, plan.Drill); err != nil {
 		return nil, err
 	}

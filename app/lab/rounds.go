@@ -33,7 +33,7 @@ func (p Plan) title() string {
 // A run with a bad verdict is no error.
 func (l *Lab) Run(ctx context.Context, plan Plan) (facts.Run, error) {
 	started := time.Now()
-	id := newRunID(plan.Scenario, started)
+	id := l.newRunID(plan.Scenario, started)
 	if err := l.takeOwnRedis(ctx, plan.Drill); err != nil {
 		return facts.Run{}, err
 	}
@@ -83,6 +83,7 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	ledger, err = h.Run(ctx)
 	if others != nil {
 		err = errors.Join(err, others.end(ctx))
+		others.joiners.connected(s)
 		s.facts.Processes = others.facts()
 	}
 
@@ -106,8 +107,8 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 // who asks: the workers, and of how many processes.
 func (c Config) who() string {
 	workers := herd.Count(c.Workers, "worker")
-	if c.Processes > 0 {
-		return herd.Count(c.Processes, "process") + " x " + workers
+	if c.others() > 0 {
+		return herd.Count(c.others(), "process") + " x " + workers
 	}
 	return workers
 }

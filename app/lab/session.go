@@ -63,7 +63,7 @@ func (l *Lab) openSession(ctx context.Context, mode modes.Mode, scenario modes.S
 func (s *session) open(ctx context.Context, first bool) (err error) {
 	l := s.Lab
 	if l.config.Capture {
-		s.capture = telemetry.NewCapture(l.config.Processes)
+		s.capture = telemetry.NewCapture(l.config.others())
 	}
 	s.telemetry, err = telemetry.Start(ctx, telemetry.Options{
 		Switch: l.config.Telemetry, Run: s.id, Instance: l.instance, Version: l.config.Version, Lookup: l.config.LookupEnv, Console: l.config.Console,

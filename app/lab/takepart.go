@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,29 +25,44 @@ import (
 // part is what this process does in a run that another one coordinates.
 type part struct {
 	*Lab
+	Who
 	coordinator *fleet.Peer
 	run         fleet.Welcome
 	started     time.Time
 	modes       map[string]*session
 	closed      bool
 
+	rounds, requests, calls int // so far: the round's until it is told
+
 	asking sync.WaitGroup // a round, or a phase
 	stop   context.CancelCauseFunc
 }
 
-// TakePart asks the coordinator at the other end of a line to take part in its run, and does what it is told, until it may go. The
-// function makes the config out of what the coordinator tells. When the line or ctx ends before that, it leaves in order: fill
-// locks are given back.
-func TakePart(ctx context.Context, line fleet.Line, hello fleet.Hello, table modes.Table, configure func(fleet.Welcome) (Config, error)) error {
+// Who takes part in a run: this process.
+type Who struct {
+	fleet.Hello
+	Modes modes.Table
+	// Configure makes the config out of what the coordinator tells.
+	Configure func(fleet.Welcome) (Config, error)
+	// Terminal is told what this process does: if Quiet, not of each round.
+	Terminal *report.Terminal
+	Quiet    bool
+	// Connections, if set, are those to Redis that the line has made.
+	Connections func() int
+}
+
+// TakePart asks the coordinator at the other end of a line to take part in its run, and does what it is told, until it may go. When
+// the line or ctx ends before that, it leaves in order: fill locks are given back.
+func TakePart(ctx context.Context, line fleet.Line, who Who) error {
 	redisstore.DiscardClientLog()
 	telemetry.DiscardLog()
-	coordinator, welcome, err := fleet.Join(ctx, line, hello)
+	coordinator, welcome, err := fleet.Join(ctx, line, who.Hello)
 	if err != nil {
 		return err
 	}
 	defer coordinator.Close()
-	p := &part{coordinator: coordinator, run: welcome, started: time.Now(), modes: map[string]*session{}, stop: func(error) {}}
-	err = p.open(ctx, table, configure)
+	p := &part{Who: who, coordinator: coordinator, run: welcome, started: time.Now(), modes: map[string]*session{}, stop: func(error) {}}
+	err = p.open(ctx)
 	if err == nil {
 		err = p.serve(ctx)
 	}
@@ -58,15 +73,15 @@ func TakePart(ctx context.Context, line fleet.Line, hello fleet.Hello, table mod
 	return err
 }
 
-func (p *part) open(ctx context.Context, table modes.Table, configure func(fleet.Welcome) (Config, error)) error {
-	config, err := configure(p.run)
+func (p *part) open(ctx context.Context) error {
+	config, err := p.Configure(p.run)
 	if err != nil {
 		return err
 	}
 	config.Processes, config.Capture = p.run.Processes, p.run.Capture
-	p.Lab = &Lab{config: config, instance: rand.Text(), process: p.run.Process, terminal: report.PlainTerminal(io.Discard)}
+	p.Lab = &Lab{config: config, instance: rand.Text(), process: p.run.Process, terminal: p.Terminal}
 	for i, name := range p.run.Modes {
-		mode, err := table.Find(name)
+		mode, err := p.Modes.Find(name)
 		if err != nil {
 			return err
 		}
@@ -76,6 +91,8 @@ func (p *part) open(ctx context.Context, table modes.Table, configure func(fleet
 		}
 		p.modes[name] = s
 	}
+	p.Terminal.Notice(fmt.Sprintf("joined run %s (%s, %s) as process %d of %d, with %s", p.run.Run, p.run.Scenario, strings.Join(p.run.Modes, ", "), p.run.Process, p.run.Processes,
+		herd.Count(config.Workers, "worker")))
 	return p.send(ctx, fleet.KindReady, fleet.Ready{Started: p.started, Connections: p.connections()})
 }
 
@@ -85,6 +102,9 @@ func (p *part) send(ctx context.Context, kind string, body any) error {
 
 // connections are those to Redis so far.
 func (p *part) connections() (n int) {
+	if p.Connections != nil {
+		n = p.Connections()
+	}
 	for _, s := range p.modes {
 		n += s.redis.Dialled()
 	}
@@ -106,6 +126,9 @@ func (p *part) serve(ctx context.Context) error {
 		if err != nil {
 			if gathered != nil {
 				gathered.Dismiss()
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("left run %s before its end: %w", p.run.Run, err)
 			}
 			return fmt.Errorf("the coordinator of run %s: %w", p.run.Run, err)
 		}
@@ -173,10 +196,15 @@ func (p *part) round(ctx context.Context, gathered herd.Gathered) error {
 	telling := context.WithoutCancel(ctx)
 	var lines fleet.Lines
 	var failed error
+	asked, called := 0, 0
 	opened, err := gathered.Release(ctx, func(r herd.Response) {
 		line, err := results.Encode(r, p.started)
 		lines.Lines = append(lines.Lines, line)
 		failed = errors.Join(failed, err)
+		called += r.BackendCalls
+		if r.Work == "" {
+			asked++
+		}
 	})
 	if err := errors.Join(err, failed); err != nil {
 		return err
@@ -185,6 +213,10 @@ func (p *part) round(ctx context.Context, gathered herd.Gathered) error {
 		if err := p.send(telling, fleet.KindLines, fleet.Lines{Lines: part}); err != nil {
 			return err
 		}
+	}
+	p.requests, p.calls, p.rounds = p.requests+asked, p.calls+called, p.rounds+1
+	if !p.Quiet {
+		p.Terminal.Say(fmt.Sprintf("round %d: %s, %s", p.rounds, herd.Count(asked, "request"), herd.Count(called, "backend call")))
 	}
 	return p.send(telling, fleet.KindDone, fleet.Done{Opened: opened, Connections: p.connections()})
 }
@@ -212,6 +244,7 @@ func (p *part) bye(ctx context.Context) error {
 		}
 		bye.Parts = append(bye.Parts, one)
 	}
+	p.Terminal.Notice(fmt.Sprintf("run %s has ended: %s and %s were this process's", p.run.Run, herd.Count(p.requests, "request"), herd.Count(p.calls, "backend call")))
 	return errors.Join(closed, p.send(ctx, fleet.KindBye, bye))
 }
 

@@ -24,7 +24,7 @@ const (
 	// MaxJoiners bounds what may be waited for, as each takes a connection.
 	MaxJoiners = 50
 	// Connections are those that a client needs for the door and for commands that do not wait, beside one for each line.
-	Connections = 5
+	Connections = 3
 	// lifetime is how long a stream is kept that nobody uses any more. The contract allows 60 s.
 	lifetime = 30 * time.Second
 	// capacity is how much all lines of a run may hold at once, in both directions: half of the 4 MB that the contract
@@ -136,28 +136,18 @@ func (d *Door) Close() error {
 	return d.run.unlink(ctx, d.run.key("door"))
 }
 
-// NotOpen says that no run of this id takes joiners in, and which do.
-type NotOpen struct {
-	ID   string
-	Open []string
-}
-
-func (e *NotOpen) Error() string {
-	if len(e.Open) == 0 {
-		return fmt.Sprintf("no run %q takes joiners in there, nor any other", e.ID)
-	}
-	return fmt.Sprintf("no run %q takes joiners in there; open are: %s", e.ID, strings.Join(e.Open, ", "))
-}
+// ErrNotOpen says that no run of this id takes joiners in.
+var ErrNotOpen = errors.New("it is not open for joiners")
 
 // Join knocks at the run's door. The line leads to the coordinator, who has yet to answer. If there is no such door, the
-// error is a [*NotOpen].
+// error is [ErrNotOpen].
 func (r Run) Join(ctx context.Context) (*Line, error) {
 	opened, err := r.read(ctx, r.key("door"), "0", 1, -1)
 	if err != nil {
 		return nil, err
 	}
 	if len(opened) == 0 {
-		return nil, r.notOpen(ctx)
+		return nil, ErrNotOpen
 	}
 	joiners, err := strconv.Atoi(fmt.Sprint(opened[0].Values[fieldOpen]))
 	if err != nil || joiners < 1 || joiners > MaxJoiners {
@@ -167,7 +157,7 @@ func (r Run) Join(ctx context.Context) (*Line, error) {
 	err = r.Redis.XAdd(ctx, &redis.XAddArgs{Stream: r.key("door"), NoMkStream: true, Values: []any{fieldKnock, name}}).Err()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return nil, r.notOpen(ctx)
+		return nil, ErrNotOpen
 	case err != nil:
 		return nil, fmt.Errorf("XADD %q: %w", r.key("door"), err)
 	}
@@ -180,25 +170,27 @@ func isName(text string) bool {
 	return len(text) == nameLength && !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
 }
 
-func (r Run) notOpen(ctx context.Context) error {
+// Doors returns the ids of all runs that are open for joiners. It looks at each key in Redis.
+func (r Run) Doors(ctx context.Context) (ids []string, err error) {
 	masters, err := r.Masters(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	open := &NotOpen{ID: r.ID}
 	for _, master := range masters {
 		keys := master.Scan(ctx, 0, "cachelab:{*}:door", 1000).Iterator()
 		for keys.Next(ctx) {
-			open.Open = append(open.Open, strings.TrimSuffix(strings.TrimPrefix(keys.Val(), "cachelab:{"), "}:door"))
+			ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(keys.Val(), "cachelab:{"), "}:door"))
 		}
 		if err := keys.Err(); err != nil {
-			return fmt.Errorf("SCAN for open runs: %w", err)
+			return nil, fmt.Errorf("SCAN for open runs: %w", err)
 		}
 	}
-	slices.Sort(open.Open)
-	open.Open = slices.Compact(open.Open)
-	return open
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
+
+// Keys are some that lie where all of the run's streams do.
+func (r Run) Keys() []string { return []string{r.key("door")} }
 
 // read returns up to count entries after the given one; none after the time in which it waits. A negative time does not wait.
 func (r Run) read(ctx context.Context, key, after string, count int64, wait time.Duration) ([]redis.XMessage, error) {
