@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"time"
 
@@ -69,11 +67,11 @@ func (r redirect) follow(ctx context.Context, cmd redis.Cmder) {
 		}
 		word, _, _ := strings.Cut(err.Error(), " ")
 		if to, ok := redis.IsAskError(err); ok {
-			at, asking = r.resolve(to), true
+			at, asking = reached(r.addr, to), true
 		} else {
 			r.nodes.lookAround(ctx) // a node that is gone may have been replaced
 			if to, ok := redis.IsMovedError(err); ok {
-				at, asking = r.resolve(to), false
+				at, asking = reached(r.addr, to), false
 			} else if !redis.IsTryAgainError(err) || cache.Sleep(ctx, tryAgain) != nil {
 				return
 			}
@@ -99,14 +97,4 @@ func (r redirect) send(ctx context.Context, addr string, asking bool, cmd redis.
 	if err != nil && cmd.Err() == nil {
 		cmd.SetErr(err)
 	}
-}
-
-// resolve completes an address: a node that does not know its own host leaves it out, and means where it was reached.
-func (r redirect) resolve(addr string) string {
-	at := strings.LastIndexByte(addr, ':')
-	if at < 0 {
-		return addr
-	}
-	host := cmp.Or(strings.Trim(addr[:at], "[]"), hostOf(r.addr))
-	return net.JoinHostPort(host, addr[at+1:])
 }

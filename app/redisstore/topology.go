@@ -63,7 +63,7 @@ func watching(ctx context.Context, target Target) (s *sentinels, master string, 
 			return nil, "", err
 		}
 	}
-	if master, err = masterOf(ctx, sentinel, s.name); errors.Is(err, redis.Nil) {
+	if master, err = masterOf(ctx, sentinel, s.addrs[0], s.name); errors.Is(err, redis.Nil) {
 		names, err := masters(ctx, sentinel)
 		return nil, "", cmp.Or(err, fmt.Errorf("the sentinel knows no master %q, but %s", s.name, listed(names)))
 	}
@@ -73,7 +73,7 @@ func watching(ctx context.Context, target Target) (s *sentinels, master string, 
 	// If this one ends with its master, the others know the next. Who does not tell of them is asked alone.
 	others, _ := sentinel.Sentinels(ctx, s.name).Result()
 	for _, other := range others {
-		s.addrs = append(s.addrs, net.JoinHostPort(other["ip"], other["port"]))
+		s.addrs = append(s.addrs, reached(s.addrs[0], net.JoinHostPort(other["ip"], other["port"])))
 	}
 	return s, master, nil
 }
@@ -90,7 +90,7 @@ func (s *sentinels) slots(ctx context.Context) ([]redis.ClusterSlot, error) {
 	var errs []error
 	for _, addr := range s.addrs {
 		sentinel := redis.NewSentinelClient(s.at(addr))
-		master, err := masterOf(ctx, sentinel, s.name)
+		master, err := masterOf(ctx, sentinel, addr, s.name)
 		_ = sentinel.Close()
 		if err == nil {
 			return []redis.ClusterSlot{{End: lastSlot, Nodes: []redis.ClusterNode{{Addr: master}}}}, nil
@@ -102,7 +102,8 @@ func (s *sentinels) slots(ctx context.Context) ([]redis.ClusterSlot, error) {
 
 const lastSlot = 16383
 
-func masterOf(ctx context.Context, sentinel *redis.SentinelClient, name string) (addr string, err error) {
+// masterOf asks the sentinel at origin where the master of a name is.
+func masterOf(ctx context.Context, sentinel *redis.SentinelClient, origin, name string) (addr string, err error) {
 	master, err := sentinel.GetMasterAddrByName(ctx, name).Result()
 	if err == nil && len(master) != 2 {
 		err = fmt.Errorf("the sentinel answered %q", master)
@@ -110,7 +111,7 @@ func masterOf(ctx context.Context, sentinel *redis.SentinelClient, name string) 
 	if err != nil {
 		return "", err
 	}
-	return net.JoinHostPort(master[0], master[1]), nil
+	return reached(origin, net.JoinHostPort(master[0], master[1])), nil
 }
 
 // onlyMaster returns the name of the master that a sentinel watches, if there is just one.
