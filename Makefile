@@ -94,7 +94,7 @@ up: ## start Redis, Jaeger, Prometheus and Grafana (needs Docker), and print whe
 
 down: ## stop them, and forget that they were up; what Prometheus stored stays
 	@rm -f $(UP)
-	@docker compose down
+	@docker compose --profile '*' down
 
 fleet: ## a herd of FLEET_JOINERS containers (4), FLEET_WORKERS in each (50), FLEET_MODE (fixed), FLEET_ROUNDS (5), on the stack that is up
 	@[ -e $(UP) ] || { echo "The stack is not up: make up, then make fleet. Without it: docker compose --profile fleet up --exit-code-from coordinator" >&2; exit 1; }
