@@ -130,7 +130,7 @@ e2e-kubernetes: go ## deploy/kubernetes on the cluster of KUBECONFIG, with the l
 	cd deploy && go test -tags kubernetes -run OnACluster -count 1 -v -timeout 30m .
 
 bench: go ## cost of a Get, of waiting, and of telemetry, on a real Redis
-	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry' ./app/lab
+	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench 'Get|Telemetry|Span' ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench Wait -benchtime 20x ./app/lab
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench LoadCPU -benchtime 3x ./app/cli
 	go test -run '^$$' -bench Fold ./app/results

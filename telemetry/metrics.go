@@ -40,10 +40,9 @@ const (
 	MetricSpans            Metric = "cachelab.spans"
 )
 
-// Metrics of the Redis client's pool, reported by redisotel, and of the Go runtime, which the dashboards show too.
+// Metrics of the Redis client's pool, reported by redisotel but for the first, and of the Go runtime, which the dashboards show
+// too.
 const (
-	metricPoolCreateTime Metric = "db.client.connections.create_time" // its buckets are the lab's, and those of use_time
-
 	MetricPoolUseTime  Metric = "db.client.connections.use_time"
 	MetricPoolUsage    Metric = "db.client.connections.usage"
 	MetricPoolWaits    Metric = "db.client.connections.waits"
@@ -105,7 +104,7 @@ func Metrics() []MetricInfo {
 		{MetricRedisCommands, "{command}", Counter, "Redis commands that the workers sent"},
 		{MetricSpans, "{span}", Counter, "spans by what became of them"},
 
-		{MetricPoolUseTime, "ms", Histogram, ""},
+		{MetricPoolUseTime, "ms", Histogram, "time of a Redis command, with the wait for a connection"},
 		{MetricPoolUsage, "", Gauge, ""},
 		{MetricPoolWaits, "", Counter, ""},
 		{MetricPoolTimeouts, "", Counter, ""},

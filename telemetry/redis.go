@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
@@ -38,15 +40,9 @@ func (n Naming) of(ctx context.Context, sent string) (name, text string) {
 // and with today's attribute names added. Dials, handshakes and other commands are left out. It also counts the commands, and
 // reports the pool, by server.
 func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming Naming) error {
-	commands, err := t.CommandCounter()
+	h, err := t.newCommandHook(client, labels, naming)
 	if err != nil {
 		return fmt.Errorf("instrument the Redis client: %w", err)
-	}
-	node := Node.String(client.Options().Addr)
-	h := &commandHook{naming: naming, commands: commands, namespace: namespace(client.Options().DB), counted: map[string]metric.MeasurementOption{}}
-	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock, SpanPublish} {
-		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name), node))
-		commands.Add(context.Background(), 0, h.counted[name])
 	}
 	if t.tracers != nil {
 		err := redisotel.InstrumentTracing(client,
@@ -65,8 +61,10 @@ func (t *Telemetry) InstrumentRedis(client *redis.Client, labels Labels, naming 
 	if t.meter == nil {
 		return nil
 	}
-	if err := redisotel.InstrumentMetrics(client, redisotel.WithMeterProvider(t.MeterProvider),
-		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(Mode.String(labels.Mode), Scenario.String(labels.Scenario), node), redisotel.WithPoolName("workers")); err != nil {
+	// The pool is reported by a client that shares it and sends nothing: redisotel's hook would make a new set of attributes for
+	// each command, a fifth of all that a command's telemetry costs.
+	if err := redisotel.InstrumentMetrics(client.WithTimeout(client.Options().ReadTimeout), redisotel.WithMeterProvider(t.MeterProvider),
+		redisotel.WithSemConvCompliantMetrics(true), redisotel.WithAttributes(h.labels...), redisotel.WithPoolName("workers")); err != nil {
 		return fmt.Errorf("report the Redis client's pool: %w", err)
 	}
 	return nil
@@ -87,12 +85,9 @@ func WithCommandAttributes(ctx context.Context, attributes ...attribute.KeyValue
 
 // Redirected tells of a command that a node of a cluster has sent on to another, on the command's span: that one answers.
 func Redirected(ctx context.Context, word, addr string) {
-	host, port, _ := net.SplitHostPort(addr)
-	number, _ := strconv.Atoi(port)
-	node := []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(number)}
 	span := trace.SpanFromContext(ctx)
-	span.AddEvent(word, trace.WithAttributes(node...))
-	span.SetAttributes(node...)
+	span.AddEvent(word, trace.WithAttributes(address(addr)...))
+	span.SetAttributes(address(addr)...)
 }
 
 // namedSpans has spans for the commands that have a name, and under that name.
@@ -111,20 +106,65 @@ type namedTracer struct {
 	naming Naming
 }
 
-// Start implements [trace.Tracer]. The name that redisotel gives is the command's on the wire.
-func (t namedTracer) Start(ctx context.Context, sent string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+// Start implements [trace.Tracer]. The name that redisotel gives is the command's on the wire, and what its options say the
+// hook says again, with all the rest at once.
+func (t namedTracer) Start(ctx context.Context, sent string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if name, _ := t.naming.of(ctx, strings.TrimPrefix(sent, "redis.pipeline ")); name != "" {
-		return t.Tracer.Start(ctx, name, options...)
+		return t.Tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
 	}
 	return ctx, nooptrace.Span{}
 }
 
-// commandHook runs inside redisotel's span.
+// commandHook runs inside redisotel's span. What does not change from command to command is made once.
 type commandHook struct {
-	naming    Naming
-	commands  metric.Int64Counter
-	counted   map[string]metric.MeasurementOption // by command
-	namespace attribute.KeyValue
+	naming   Naming
+	labels   []attribute.KeyValue
+	server   []attribute.KeyValue
+	system   []attribute.KeyValue
+	commands metric.Int64Counter
+	counted  map[string]metric.MeasurementOption // by command
+	useTime  metric.Float64Histogram
+	used     metric.MeasurementOption
+	about    sync.Map // []attribute.KeyValue, by a command's text: what all spans of that text say
+}
+
+func (t *Telemetry) newCommandHook(client *redis.Client, labels Labels, naming Naming) (*commandHook, error) {
+	o := client.Options()
+	node := Node.String(o.Addr)
+	h := &commandHook{
+		naming:  naming,
+		labels:  []attribute.KeyValue{Mode.String(labels.Mode), Scenario.String(labels.Scenario), node},
+		server:  address(o.Addr),
+		system:  []attribute.KeyValue{oldSystem, semconv.DBSystemNameRedis, namespace(o.DB)},
+		counted: map[string]metric.MeasurementOption{},
+		used:    metric.WithAttributeSet(labels.Set(node)),
+	}
+	var err, err2 error
+	h.commands, err = t.CommandCounter()
+	m := MetricPoolUseTime.Info()
+	h.useTime, err2 = t.MeterProvider.Meter(Service).Float64Histogram(string(m.Name), metric.WithDescription(m.What), metric.WithUnit(m.Unit),
+		metric.WithExplicitBucketBoundaries(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000)) // for a Redis nearby
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{SpanGet, SpanLock, SpanSet, SpanDel, SpanStoreAndUnlock, SpanPublish} {
+		h.counted[name] = metric.WithAttributeSet(labels.Set(Command.String(name), node))
+		h.commands.Add(context.Background(), 0, h.counted[name])
+	}
+	return h, nil
+}
+
+// oldSystem is what semconv.DBSystemNameRedis was called before; redisotel says it.
+var oldSystem = attribute.String("db.system", "redis")
+
+// address is a server's, as attributes.
+func address(addr string) []attribute.KeyValue {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil { // a socket's path
+		return []attribute.KeyValue{semconv.ServerAddress(addr)}
+	}
+	port, _ := strconv.Atoi(text)
+	return []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(port)}
 }
 
 // ProcessHook implements [redis.Hook].
@@ -149,31 +189,40 @@ func (h *commandHook) watch(ctx context.Context, cmds []redis.Cmder, send func()
 	}
 	h.commands.Add(ctx, 1, h.counted[name])
 	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
-		return send()
+	recording := span.IsRecording()
+	if recording {
+		span.SetAttributes(h.server...) // now: another node that it is sent on to has another address
 	}
+	began := time.Now()
 	err := send()
-	extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
-	span.SetAttributes(slices.Concat([]attribute.KeyValue{
-		semconv.DBSystemNameRedis,
-		semconv.DBOperationName(strings.ToUpper(cmd.Name())),
-		semconv.DBQueryText(text),
-		h.namespace,
-		left(cmds, err),
-	}, answer(name, cmd, err), extra)...)
+	h.useTime.Record(ctx, float64(time.Since(began))/float64(time.Millisecond), h.used)
+	if recording {
+		extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
+		span.SetAttributes(slices.Concat(h.aboutOf(cmd, text), answer(name, cmd, err), left(cmds, err), extra)...)
+	}
 	return err
 }
 
+// aboutOf is what all spans of commands with this text say.
+func (h *commandHook) aboutOf(cmd redis.Cmder, text string) []attribute.KeyValue {
+	if about, ok := h.about.Load(text); ok {
+		return about.([]attribute.KeyValue)
+	}
+	about := append(slices.Clone(h.system), semconv.DBOperationName(strings.ToUpper(cmd.Name())), semconv.DBQueryText(text))
+	h.about.Store(text, about)
+	return about
+}
+
 // left is how long the value has left, if that was asked with it.
-func left(cmds []redis.Cmder, err error) attribute.KeyValue {
+func left(cmds []redis.Cmder, err error) []attribute.KeyValue {
 	pttl, ok := cmds[len(cmds)-1].(*redis.DurationCmd)
 	switch {
 	case !ok || err != nil:
-		return attribute.KeyValue{} // left out
+		return nil
 	case pttl.Val() == -1: // as the client says never
-		return PTTL.Int(-1)
+		return []attribute.KeyValue{PTTL.Int(-1)}
 	}
-	return PTTL.Int64(pttl.Val().Milliseconds())
+	return []attribute.KeyValue{PTTL.Int64(pttl.Val().Milliseconds())}
 }
 
 // answer is what the reply means.

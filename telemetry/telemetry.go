@@ -255,7 +255,7 @@ func batching(env lookup) (own []sdktrace.BatchSpanProcessorOption) {
 }
 
 func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter sdkmetric.Exporter, extra sdkmetric.Reader) error {
-	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithView(poolViews()...)}
+	options := []sdkmetric.Option{sdkmetric.WithResource(about)}
 	if exporter != nil {
 		t.metrics = &metricCounter{Exporter: newStarts(exporter)}
 		var every []sdkmetric.PeriodicReaderOption
@@ -279,18 +279,6 @@ func (t *Telemetry) startMetrics(about *resource.Resource, env lookup, exporter 
 		return fmt.Errorf("start the Go runtime's metrics: %w", err)
 	}
 	return nil
-}
-
-// poolViews give redisotel's pool histograms, which are in milliseconds, buckets for a Redis nearby. Its other
-// histograms would repeat the lab's own.
-func poolViews() []sdkmetric.View {
-	buckets := sdkmetric.AggregationExplicitBucketHistogram{
-		Boundaries: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
-	}
-	view := func(m Metric) sdkmetric.View {
-		return sdkmetric.NewView(sdkmetric.Instrument{Name: string(m)}, sdkmetric.Stream{Aggregation: buckets})
-	}
-	return []sdkmetric.View{view(metricPoolCreateTime), view(MetricPoolUseTime)}
 }
 
 // Buckets for durations in seconds: from 0.5 ms, a command, to 10 s, the lock's TTL. From 0.2 to 2 s, where a fill and

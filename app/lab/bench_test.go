@@ -3,6 +3,10 @@ package lab_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +20,6 @@ import (
 	"cachelab/app/observe"
 	"cachelab/app/redisstore"
 	"cachelab/telemetry"
-	"cachelab/telemetry/otlptest"
 )
 
 // instant is a backend without latency: what remains is the cost of the cache.
@@ -71,10 +74,29 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
+// cpu is the processor time that this process has used.
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// deaf takes what is exported, and looks at none of it: what remains is the cost of sending.
+func deaf(b *testing.B) (url string) {
+	b.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	b.Cleanup(server.Close)
+	return server.URL
+}
+
 // BenchmarkTelemetry is a Get that hits, on a real Redis: bare, with redisotel alone, and with everything, which is
-// the worker's and the command's span, the attributes, and the metrics of a worker.
+// the worker's and the command's span, the attributes, and the metrics of a worker. The processor time is the export's too.
 func BenchmarkTelemetry(b *testing.B) {
 	labels := telemetry.Labels{Mode: "fixed", Scenario: "rounds"}
+	var flush func() // exports what there is
 	hit := func(b *testing.B, instrument func(*redis.Client) error, wrap func(cache.Store) (cache.Store, herd.Observer)) {
 		redisstore.DiscardClientLog()
 		r, err := redisstore.OpenAt(b.Context(), redistest.Start(b).Addr(), redisstore.Options{Workers: 1, Name: "cachelab-bench", Instrument: instrument})
@@ -91,6 +113,7 @@ func BenchmarkTelemetry(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
+		began := cpu(b)
 		for b.Loop() {
 			inner, end := observer.Worker(ctx, herd.Worker{Round: 1, Number: 1})
 			result, err := strategy.Get(inner, "key")
@@ -99,16 +122,20 @@ func BenchmarkTelemetry(b *testing.B) {
 			}
 			end(herd.Response{Result: result})
 		}
+		if flush != nil {
+			flush()
+		}
+		b.ReportMetric(float64((cpu(b)-began).Nanoseconds())/1000/float64(b.N), "cpu-us/op")
 	}
 	start := func(b *testing.B) *telemetry.Telemetry {
-		receiver := otlptest.Start(b)
+		receiver := deaf(b)
 		t, err := telemetry.Start(b.Context(), telemetry.Options{Switch: telemetry.On, Run: "bench", Lookup: func(name string) (string, bool) {
-			return receiver.URL, name == "OTEL_EXPORTER_OTLP_ENDPOINT"
+			return receiver, name == "OTEL_EXPORTER_OTLP_ENDPOINT"
 		}})
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { _ = t.Shutdown(context.Background()) })
+		flush = func() { _ = t.Shutdown(context.Background()) }
 		return t
 	}
 	bare := func(s cache.Store) (cache.Store, herd.Observer) { return s, herd.NoObserver{} }
@@ -127,6 +154,75 @@ func BenchmarkTelemetry(b *testing.B) {
 				b.Fatal(err)
 			}
 			return bridge.Store(s), bridge.Observer(herd.NoObserver{})
+		})
+	})
+}
+
+// answering answers each GET by itself: nothing is sent, and what remains is what goes around a command.
+type answering struct{ redis.Hook }
+
+func (answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.(*redis.StringCmd).SetVal("19.99")
+		return nil
+	}
+}
+
+func (answering) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (answering) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// BenchmarkSpan is what one span costs from its start until it has been sent, with what is counted beside it: that of a
+// command, which is redisotel's, and that of a worker.
+func BenchmarkSpan(b *testing.B) {
+	labels := telemetry.Labels{Mode: "fixed", Scenario: "rounds"}
+	measure := func(b *testing.B, once func(ctx context.Context, store cache.Store, observer herd.Observer)) {
+		receiver := deaf(b)
+		t, err := telemetry.Start(b.Context(), telemetry.Options{Switch: telemetry.On, Run: "bench", Lookup: func(name string) (string, bool) {
+			return receiver, name == "OTEL_EXPORTER_OTLP_ENDPOINT"
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+		defer client.Close()
+		if err := t.InstrumentRedis(client, labels, redisstore.CommandOf); err != nil {
+			b.Fatal(err)
+		}
+		client.AddHook(answering{})
+		bridge, err := observe.New(t, labels, "bench", herd.JudgeHerd, backend.New(backend.Config{}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		observer := bridge.Observer(herd.NoObserver{})
+		ctx, end := observer.Round(b.Context(), herd.Round{Number: 1, Workers: 1})
+		ctx, end2 := observer.Worker(ctx, herd.Worker{Round: 1, Number: 1})
+		store := bridge.Store(redisstore.NewStore(client))
+		b.ReportAllocs()
+		began := cpu(b)
+		for b.Loop() {
+			once(ctx, store, observer)
+		}
+		end2(herd.Response{Result: cache.Result{Outcome: cache.Hit}})
+		end(herd.RoundSummary{})
+		_ = t.Shutdown(context.Background())
+		b.ReportMetric(float64((cpu(b)-began).Nanoseconds())/1000/float64(b.N), "cpu-us/op")
+		if spans := t.Spans(); spans.Dropped > 0 {
+			b.Fatalf("%+v", spans)
+		}
+	}
+	b.Run("command", func(b *testing.B) {
+		measure(b, func(ctx context.Context, store cache.Store, _ herd.Observer) {
+			if _, found, err := store.Get(ctx, "key"); !found || err != nil {
+				b.Fatal(found, err)
+			}
+		})
+	})
+	b.Run("worker", func(b *testing.B) {
+		measure(b, func(ctx context.Context, _ cache.Store, observer herd.Observer) {
+			_, end := observer.Worker(ctx, herd.Worker{Round: 1, Number: 1})
+			end(herd.Response{Result: cache.Result{Outcome: cache.Hit}})
 		})
 	})
 }

@@ -46,7 +46,7 @@ type instruments struct {
 // step is the series of a step, and how to find its count in a request's.
 type step struct {
 	series
-	of func(cache.Counts) int
+	of func(*cache.Counts) int
 }
 
 // series is a counter with its attributes.
@@ -94,26 +94,26 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 		s.add(0)
 		return s
 	}
-	count := func(steps func(cache.Counts) int, of telemetry.Metric, more ...attribute.KeyValue) {
+	count := func(steps func(*cache.Counts) int, of telemetry.Metric, more ...attribute.KeyValue) {
 		m.steps = append(m.steps, step{newSeries(of, more...), steps})
 	}
 	result := telemetry.Result.String
 
-	count(func(c cache.Counts) int { return c.Hits }, telemetry.MetricGets, result(resultHit))
-	count(func(c cache.Counts) int { return c.Misses }, telemetry.MetricGets, result(resultMiss))
-	count(func(c cache.Counts) int { return c.Acquired }, telemetry.MetricLockAttempts, result(resultAcquired))
-	count(func(c cache.Counts) int { return c.Held }, telemetry.MetricLockAttempts, result(resultHeld))
-	count(func(c cache.Counts) int { return c.Rechecked }, telemetry.MetricLockRechecks)
-	count(func(c cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, result(resultReleased))
-	count(func(c cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, result(resultLost))
-	count(func(c cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, result(resultError))
-	count(func(c cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts)
-	count(func(c cache.Counts) int { return c.Polls }, telemetry.MetricPolls)
-	count(func(c cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries)
+	count(func(c *cache.Counts) int { return c.Hits }, telemetry.MetricGets, result(resultHit))
+	count(func(c *cache.Counts) int { return c.Misses }, telemetry.MetricGets, result(resultMiss))
+	count(func(c *cache.Counts) int { return c.Acquired }, telemetry.MetricLockAttempts, result(resultAcquired))
+	count(func(c *cache.Counts) int { return c.Held }, telemetry.MetricLockAttempts, result(resultHeld))
+	count(func(c *cache.Counts) int { return c.Rechecked }, telemetry.MetricLockRechecks)
+	count(func(c *cache.Counts) int { return c.Released }, telemetry.MetricLockReleases, result(resultReleased))
+	count(func(c *cache.Counts) int { return c.Lost }, telemetry.MetricLockReleases, result(resultLost))
+	count(func(c *cache.Counts) int { return c.ReleasesRefused + c.ReleasesUnanswered }, telemetry.MetricLockReleases, result(resultError))
+	count(func(c *cache.Counts) int { return c.Timeouts }, telemetry.MetricLockTimeouts)
+	count(func(c *cache.Counts) int { return c.Polls }, telemetry.MetricPolls)
+	count(func(c *cache.Counts) int { return c.SetsAbsent }, telemetry.MetricExpiries)
 	by := func(w cache.Wake) attribute.KeyValue { return telemetry.By.String(string(w)) }
-	count(func(c cache.Counts) int { return c.WokenByMessage }, telemetry.MetricWakes, by(cache.Message))
-	count(func(c cache.Counts) int { return c.WokenByLook }, telemetry.MetricWakes, by(cache.Look))
-	count(func(c cache.Counts) int { return c.WokenByReconnect }, telemetry.MetricWakes, by(cache.Reconnect))
+	count(func(c *cache.Counts) int { return c.WokenByMessage }, telemetry.MetricWakes, by(cache.Message))
+	count(func(c *cache.Counts) int { return c.WokenByLook }, telemetry.MetricWakes, by(cache.Look))
+	count(func(c *cache.Counts) int { return c.WokenByReconnect }, telemetry.MetricWakes, by(cache.Reconnect))
 	m.misses = newSeries(telemetry.MetricMisses)
 	m.calls = newSeries(telemetry.MetricBackendCalls)
 	for _, r := range []string{resultOK, resultError, resultUnknown} {
@@ -203,23 +203,32 @@ func newInstruments(t *telemetry.Telemetry, labels telemetry.Labels, service Bac
 	return m, nil
 }
 
-type countedKey struct{}
+type tallyKey struct{}
+
+// tally remembers what is counted of a request: its own goroutine uses it.
+type tally struct {
+	counted cache.Counts
+	steps   cache.Counts // those of one count, here as they are passed by their address
+}
 
 // request returns a context for a request, which remembers what is counted of it.
 func (m *instruments) request(ctx context.Context) context.Context {
-	return context.WithValue(ctx, countedKey{}, &cache.Counts{})
+	return context.WithValue(ctx, tallyKey{}, &tally{})
 }
 
 // happened counts steps when they happen, in the goroutine of their request.
 func (m *instruments) happened(ctx context.Context, steps cache.Counts) {
+	t, ok := ctx.Value(tallyKey{}).(*tally)
+	if !ok {
+		t = &tally{}
+	}
+	t.steps = steps
 	for _, s := range m.steps {
-		if n := s.of(steps); n > 0 {
+		if n := s.of(&t.steps); n > 0 {
 			s.add(n)
 		}
 	}
-	if counted, ok := ctx.Value(countedKey{}).(*cache.Counts); ok {
-		counted.Add(steps)
-	}
+	t.counted.Add(steps)
 }
 
 // response counts a request that is over, and those of its steps that only it knows of. The context holds its span, which
@@ -240,9 +249,10 @@ func (m *instruments) served(ctx context.Context, r herd.Response, ttl time.Dura
 
 // rest counts those of all steps that were not counted when they happened.
 func (m *instruments) rest(ctx context.Context, all cache.Counts) {
-	counted, _ := ctx.Value(countedKey{}).(*cache.Counts)
+	t, _ := ctx.Value(tallyKey{}).(*tally)
+	t.steps = all
 	for _, s := range m.steps {
-		if n := s.of(all) - s.of(*counted); n > 0 {
+		if n := s.of(&t.steps) - s.of(&t.counted); n > 0 {
 			s.add(n)
 		}
 	}

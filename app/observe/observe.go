@@ -158,18 +158,19 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	if root := rootOf(ctx); root != nil {
 		ctx = trace.ContextWithSpan(ctx, root)
 	}
-	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(telemetry.Mode.String(o.labels.Mode),
-		telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round), telemetry.Number.Int(worker.Number)))
+	about := []attribute.KeyValue{telemetry.Mode.String(o.labels.Mode), telemetry.Run.String(o.run), telemetry.Round.Int(worker.Round),
+		telemetry.Number.Int(worker.Number)}
 	if worker.Process > 0 {
-		span.SetAttributes(telemetry.Process.Int(worker.Process))
+		about = append(about, telemetry.Process.Int(worker.Process))
 	}
+	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(about...))
 	ctx = o.metrics.request(ctx)
 	return ctx, func(r herd.Response) {
-		span.SetAttributes(telemetry.Outcome.String(string(r.Outcome)))
-		markWinner(span, r.Result)
+		became := outcome(r.Result)
 		if r.Rechecked > 0 && r.Misses == 0 {
-			span.SetAttributes(telemetry.Overtaken.Bool(true))
+			became = append(became, telemetry.Overtaken.Bool(true))
 		}
+		span.SetAttributes(became...)
 		fail(ctx, span, r.Err, r.Errors.Load)
 		o.metrics.response(ctx, r, o.TTL)
 		span.End()
@@ -177,11 +178,14 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	}
 }
 
-// markWinner makes the winner findable: spans are shown in the order in which they began, and it need not be the first.
-func markWinner(span trace.Span, r cache.Result) {
+// outcome is what a request came to. It makes the winner findable: spans are shown in the order in which they began, and it
+// need not be the first.
+func outcome(r cache.Result) []attribute.KeyValue {
+	became := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
 	if r.Acquired > 0 && r.BackendCalls > 0 {
-		span.SetAttributes(telemetry.Winner.Bool(true))
+		became = append(became, telemetry.Winner.Bool(true))
 	}
+	return became
 }
 
 // Store returns next with telemetry: the steps are counted as the strategy sees them. The spans of commands are the Redis
@@ -329,12 +333,11 @@ func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cach
 	p.metrics.misses.add(1)
 	m := &missing{span: span}
 	return context.WithValue(ctx, missKey{}, m), func(r cache.Result, err error) {
-		attributes := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
+		became := outcome(r)
 		if waiters := p.takeWaiters(m); r.Acquired > 0 || waiters > 0 {
-			attributes = append(attributes, telemetry.Waiters.Int(waiters))
+			became = append(became, telemetry.Waiters.Int(waiters))
 		}
-		span.SetAttributes(attributes...)
-		markWinner(span, r)
+		span.SetAttributes(became...)
 		fail(ctx, span, err, r.Errors.Load)
 		span.End()
 		end(r, err)
