@@ -8,5 +8,8 @@ import (
 
 func useWoken(ctx context.Context, s setting) (get, error) {
 	aside, redis, err := s.aside(ctx)
-	return values(&cache.Woken{Aside: aside, Listener: redis, Lock: fillLock(), WaitTimeout: waitTimeout}), err
+	if err != nil {
+		return nil, err
+	}
+	return values(&cache.Woken{Aside: aside, Listener: redis.NewListener(), Lock: fillLock(), WaitTimeout: waitTimeout}), nil
 }

@@ -14,8 +14,6 @@ import (
 	"cachelab/app/redisstore"
 )
 
-var _ cache.Listener = (*redisstore.Redis)(nil)
-
 // awaken takes the next wake, within a time that only a fault exceeds.
 func awaken(t *testing.T, wakes <-chan cache.Wake, want cache.Wake) {
 	t.Helper()
@@ -31,11 +29,12 @@ func awaken(t *testing.T, wakes <-chan cache.Wake, want cache.Wake) {
 
 func TestListenersAreWoken(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
-		first, stop := r.Listen("lock")
+		l := r.NewListener()
+		first, stop := l.Listen("lock")
 		awaken(t, first, cache.Confirmed)
-		second, stopSecond := r.Listen("lock") // the subscription is there
+		second, stopSecond := l.Listen("lock") // the subscription is there
 		awaken(t, second, cache.Confirmed)
-		other, stopOther := r.Listen("another lock")
+		other, stopOther := l.Listen("another lock")
 		awaken(t, other, cache.Confirmed)
 		defer stopOther()
 		if err := r.Publish(t.Context(), "lock"); err != nil {
@@ -57,7 +56,7 @@ func TestListenersAreWoken(t *testing.T) {
 		if len(first) != 0 || len(second) != 0 || len(other) != 0 {
 			t.Error("one is woken that does not listen, or twice")
 		}
-		kept, stopKept := r.Listen("lock") // for a while it is kept
+		kept, stopKept := l.Listen("lock") // for a while it is kept
 		defer stopKept()
 		if len(kept) != 1 {
 			t.Error("a subscription that was just used is not there any more")
@@ -91,7 +90,7 @@ func TestEachListenerHasASubscriptionOfItsOwn(t *testing.T) {
 func TestAfterALostConnectionListenersLook(t *testing.T) {
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
 	r := open(t, proxy.Addr())
-	wakes, stop := r.Listen("lock")
+	wakes, stop := r.NewListener().Listen("lock")
 	defer stop()
 	awaken(t, wakes, cache.Confirmed)
 	proxy.Cut()
@@ -106,7 +105,7 @@ func TestAfterALostConnectionListenersLook(t *testing.T) {
 func TestARefusedSubscriptionDoesNotWake(t *testing.T) {
 	server := redistest.Start(t, "--user", "default", "on", "nopass", "~*", "+@all", "resetchannels")
 	r := open(t, server.Addr())
-	wakes, stop := r.Listen("lock")
+	wakes, stop := r.NewListener().Listen("lock")
 	defer stop()
 	if err := r.Publish(t.Context(), "lock"); err == nil {
 		t.Error("PUBLISH is permitted")
@@ -172,7 +171,7 @@ func (f *fleet) ask(t *testing.T, callers int) (took time.Duration) {
 
 func TestAFleetOfWokenMakesOneCall(t *testing.T) {
 	onEach(t, func(t *testing.T, r *redisstore.Redis) {
-		f := newFleet(t, 8, 250*time.Millisecond, func() (cache.Store, cache.Listener) { return r, r })
+		f := newFleet(t, 8, 250*time.Millisecond, func() (cache.Store, cache.Listener) { return r, r.NewListener() })
 		f.ask(t, 62)
 		if f.loader.Calls() != 1 || f.probe.sum.WokenByLook != 0 || f.probe.sum.WokenByMessage+f.probe.sum.Rechecked == 0 {
 			t.Errorf("%d calls, %+v", f.loader.Calls(), f.probe.sum)
@@ -189,7 +188,7 @@ func TestACutSubscriptionCostsNoSecondCall(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr())
 	store := open(t, server.Addr(), func(o *redisstore.Options) { o.Workers = 8 })
-	ears := open(t, proxy.Addr())
+	ears := open(t, proxy.Addr()).NewListener()
 	f := newFleet(t, 4, time.Second, func() (cache.Store, cache.Listener) { return store, ears })
 	warm, stop := ears.Listen("key:filling")
 	awaken(t, warm, cache.Confirmed)
@@ -215,7 +214,7 @@ func TestACutSubscriptionCostsNoSecondCall(t *testing.T) {
 func TestRefusedChannelsCostOnlyTime(t *testing.T) {
 	server := redistest.Start(t, "--user", "default", "on", "nopass", "~*", "+@all", "resetchannels")
 	r := open(t, server.Addr(), func(o *redisstore.Options) { o.Workers = 8 })
-	f := newFleet(t, 4, 100*time.Millisecond, func() (cache.Store, cache.Listener) { return r, r })
+	f := newFleet(t, 4, 100*time.Millisecond, func() (cache.Store, cache.Listener) { return r, r.NewListener() })
 	f.ask(t, 10)
 	sum := f.probe.sum
 	if f.loader.Calls() != 1 || sum.RingsFailed == 0 || sum.SetsAbsent != 1 || sum.ReleasesRefused != 0 || sum.WokenByMessage != 0 {

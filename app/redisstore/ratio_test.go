@@ -86,7 +86,7 @@ func TestTheMessageWakesThoseWhoWait(t *testing.T) {
 	}
 	woken := func(s cache.Store) func(*cachetest.Loader) cache.Strategy {
 		return func(l *cachetest.Loader) cache.Strategy {
-			return &cache.Woken{Aside: aside(s, l), Listener: r, Lock: lock, WaitTimeout: 11 * time.Second}
+			return &cache.Woken{Aside: aside(s, l), Listener: r.NewListener(), Lock: lock, WaitTimeout: 11 * time.Second}
 		}
 	}
 	rung, mute := measure(woken(r)), measure(woken(silent{r}))

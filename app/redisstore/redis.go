@@ -50,13 +50,12 @@ type Options struct {
 // Redis is an open connection: one client for the workers, and one for housekeeping, which is not measured.
 type Redis struct {
 	*Store
-	*listener
 	client    *nodes
 	keeper    *nodes
 	options   Options
 	where     string // see Where
 	kind      Topology
-	others    []*listener
+	listeners []*listener
 	greetings *greetings   // of the sentinels that watch the server; nil before they were seen
 	dialled   atomic.Int64 // connections made by the run, those that failed or were closed again included
 }
@@ -160,7 +159,7 @@ func (r *Redis) connect(entry string, slots func(context.Context) ([]redis.Clust
 		r.keeper = together(entry, slots, r.newKeeper, nil)
 		r.client = together(entry, slots, r.newWorkers, r.options.Redirected)
 	}
-	r.Store, r.listener = NewStore(r.client), newListener(r.keeper)
+	r.Store = NewStore(r.client)
 	return err
 }
 
@@ -219,21 +218,21 @@ func forHost(config *tls.Config, addr string) *tls.Config {
 	return config
 }
 
-// NewListener returns a listener with a connection of its own, as another process would have. It is closed with r.
+// NewListener returns a listener with a connection of its own. It is closed with r.
 func (r *Redis) NewListener() cache.Listener {
 	l := newListener(r.keeper)
-	r.others = append(r.others, l)
+	r.listeners = append(r.listeners, l)
 	return l
 }
 
 // Close closes the connections.
 func (r *Redis) Close() error {
 	var errs []error
-	for _, l := range r.others {
+	for _, l := range r.listeners {
 		errs = append(errs, l.close())
 	}
 	if r.client != nil { // else it was never used
-		errs = append(errs, r.listener.close(), r.client.close())
+		errs = append(errs, r.client.close())
 	}
 	if r.greetings != nil {
 		errs = append(errs, r.greetings.close())
