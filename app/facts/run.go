@@ -243,7 +243,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 	}
 	if len(d.Processes) > 0 {
 		spread := milliseconds(l.Spread)
-		spread.Unknown = !slices.ContainsFunc(d.Processes, func(p Process) bool { return !p.Elsewhere })
+		spread.Unknown = slices.ContainsFunc(d.Processes, func(p Process) bool { return p.Elsewhere })
 		r.Spread = &spread
 	}
 	if l.Elsewhere { // times of two machines are never subtracted

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,7 @@ func (j *joiners) await(ctx context.Context, id string) (all []*remote, err erro
 			return all, context.Cause(ctx)
 		}
 	}
+	slices.SortFunc(all, func(a, b *remote) int { return a.Number - b.Number })
 	return all, nil
 }
 
