@@ -133,6 +133,7 @@ function parts(bar) {
   const call = bar.start_ns + (bar.queued_ns >= millisecond ? bar.queued_ns : 0);
   const look = looks.get(bar.text === "failed" ? "failed" : `${bar.kind} ${bar.text}`) ?? looks.get(bar.kind) ?? ["other " + bar.kind, 2, 8];
   const drawn = [[look, call, bar.end_ns]];
+  if (bar.open && bar.text === "queued") return [[looks.get("queued"), bar.start_ns, bar.end_ns]];
   return call > bar.start_ns ? [[looks.get("queued"), bar.start_ns, call], ...drawn] : drawn;
 }
 

@@ -142,10 +142,26 @@ func TestThePageOpensFromDiskAloneAndWithoutAnError(t *testing.T) {
 func TestTheNumbersOfThePageAreThoseOfTheJSON(t *testing.T) {
 	ctx := chromium(t)
 	show(ctx, t, ordinary.page, 1200, "light")
+	checkLedger(ctx, t, ordinary.runs)
+	want := fmt.Sprintf("%v → %v backend calls", ordinary.runs[0]["backend_calls"], ordinary.runs[1]["backend_calls"])
+	if head := evaluate[string](ctx, t, `document.querySelector("h1").innerText`); head != want {
+		t.Errorf("the headline is %q, want %q", head, want)
+	}
+	rows := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row").length`)
+	calls := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row rect.call").length`)
+	wall := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=broken] .row rect.call").length`)
+	if rows != 50 || wall != 50 || calls != 1 {
+		t.Errorf("%d rows, %d calls in broken, %d in fixed", rows, wall, calls)
+	}
+}
+
+// checkLedger holds the table of the ledger against the JSON of the runs.
+func checkLedger(ctx context.Context, t *testing.T, runs []map[string]any) {
+	t.Helper()
 	shown := evaluate[map[string][]string](ctx, t,
 		`Object.fromEntries([...document.querySelectorAll(".ledger tr[data-key]")].map(r => [r.dataset.key, [...r.querySelectorAll("td")].map(c => c.textContent)]))`)
 	checked := 0
-	for i, run := range ordinary.runs {
+	for i, run := range runs {
 		var check func(key string, value any)
 		check = func(key string, value any) {
 			if inner, ok := value.(map[string]any); ok {
@@ -159,24 +175,14 @@ func TestTheNumbersOfThePageAreThoseOfTheJSON(t *testing.T) {
 				want = strings.Trim(want, "[]") // no spans were delivered, so it is empty
 			}
 			checked++
-			if got := shown[key]; len(got) != 2 || got[i] != want {
+			if got := shown[key]; len(got) != len(runs) || got[i] != want {
 				t.Errorf("%s of run %d: the page says %q, the JSON %s", key, i, got, want)
 			}
 		}
 		check("", run)
 	}
-	if checked < 2*40 {
+	if checked < 40*len(runs) {
 		t.Errorf("only %d values were checked", checked)
-	}
-	want := fmt.Sprintf("%v → %v backend calls", ordinary.runs[0]["backend_calls"], ordinary.runs[1]["backend_calls"])
-	if head := evaluate[string](ctx, t, `document.querySelector("h1").innerText`); head != want {
-		t.Errorf("the headline is %q, want %q", head, want)
-	}
-	rows := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row").length`)
-	calls := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=fixed] .row rect.call").length`)
-	wall := evaluate[int](ctx, t, `document.querySelectorAll(".waterfall[data-mode=broken] .row rect.call").length`)
-	if rows != 50 || wall != 50 || calls != 1 {
-		t.Errorf("%d rows, %d calls in broken, %d in fixed", rows, wall, calls)
 	}
 }
 

@@ -52,10 +52,15 @@ func open(ctx context.Context, file string, width, height int64, scale float64, 
 	if err != nil {
 		return err
 	}
+	return visit(ctx, "file://"+path, width, height, scale, theme)
+}
+
+// visit shows what is at an address.
+func visit(ctx context.Context, url string, width, height int64, scale float64, theme string) error {
 	if err := setTheme(ctx, theme); err != nil {
 		return err
 	}
-	return chromedp.Do(ctx, chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)), chromedp.Navigate("file://"+path))
+	return chromedp.Do(ctx, chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)), chromedp.Navigate(url))
 }
 
 func setTheme(ctx context.Context, theme string) error {
