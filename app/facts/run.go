@@ -241,7 +241,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 		Waterfall:      d.Waterfall,
 		Latencies:      l.Latencies(),
 	}
-	if len(d.Processes) > 0 {
+	if len(d.Processes) > 0 && !r.Traffic() {
 		spread := milliseconds(l.Spread)
 		spread.Unknown = slices.ContainsFunc(d.Processes, func(p Process) bool { return p.Elsewhere })
 		r.Spread = &spread

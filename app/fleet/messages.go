@@ -103,12 +103,14 @@ type Done struct {
 type Phase struct {
 	Mode   string        `json:"mode"`
 	Length time.Duration `json:"length_ns"` // 0: until Stop
+	Think  time.Duration `json:"think_ns"`  // of a worker between two requests, on average
+	Rate   float64       `json:"rate"`      // if more than 0: of open traffic, requests a second of all processes
 }
 
 // PhaseDone is what a phase came to, beside its responses.
 type PhaseDone struct {
 	Elapsed     time.Duration `json:"elapsed_ns"`
-	NotSent     int           `json:"not_sent,omitempty"` // so far
+	NotSent     int           `json:"not_sent,omitempty"` // in this phase
 	Connections int           `json:"connections"`
 }
 

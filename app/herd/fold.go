@@ -19,7 +19,8 @@ type Fold struct {
 
 	latencies, wakeLags []time.Duration
 	ages                ages
-	elsewhere           bool // some of it: what times tell across processes is not known
+	elsewhere           bool       // some of it: what times tell across processes is not known
+	across              *roundFold // see Across; nil otherwise
 }
 
 // roundFold is a round so far.
@@ -36,6 +37,21 @@ type roundFold struct {
 // NewFold returns a fold for a run of that many workers on a key with that TTL.
 func NewFold(workers int, ttl time.Duration) *Fold {
 	return &Fold{workers: workers, ttl: ttl, rounds: map[int]*roundFold{}}
+}
+
+// Across says that the rounds are of several processes, each of which has its own: who waits in one may be woken by a fill in another.
+// It returns the fold, to which nothing was added yet.
+func (f *Fold) Across() *Fold {
+	f.across = &roundFold{}
+	return f
+}
+
+// waking is where the fills and waits of a round are kept.
+func (f *Fold) waking(round *roundFold) *roundFold {
+	if f.across != nil {
+		return f.across
+	}
+	return round
 }
 
 // Add adds a response.
@@ -61,11 +77,12 @@ func (f *Fold) Add(r Response) {
 	if r.At.After(round.ended) {
 		round.ended = r.At
 	}
+	waking := f.waking(round)
 	if !r.Loaded.IsZero() {
-		round.loaded = append(round.loaded, r.Loaded)
+		waking.loaded = append(waking.loaded, r.Loaded)
 	}
 	if r.Outcome == cache.Waited && r.Work == "" {
-		round.waited = append(round.waited, r.At)
+		waking.waited = append(waking.waited, r.At)
 	}
 }
 
@@ -73,6 +90,13 @@ func (f *Fold) Add(r Response) {
 func (f *Fold) Close(n int) RoundSummary {
 	round := f.round(n)
 	round.Elapsed = max(round.Elapsed, round.ended.Sub(round.began))
+	round.began, round.ended = time.Time{}, time.Time{}
+	f.wake(round)
+	return round.RoundSummary
+}
+
+// wake tells how long after the fills those who waited for them had their answers.
+func (f *Fold) wake(round *roundFold) {
 	slices.SortFunc(round.loaded, time.Time.Compare)
 	for _, at := range round.waited {
 		// The fill that woke this waiter is the latest one before its answer.
@@ -80,8 +104,7 @@ func (f *Fold) Close(n int) RoundSummary {
 			f.wakeLags = append(f.wakeLags, at.Sub(round.loaded[i-1]))
 		}
 	}
-	round.began, round.ended, round.loaded, round.waited = time.Time{}, time.Time{}, nil, nil
-	return round.RoundSummary
+	round.loaded, round.waited = nil, nil
 }
 
 // Join adds the responses of another process of the machine, whose times are later than those of this fold by as much as its
@@ -100,11 +123,12 @@ func (f *Fold) Join(other *Fold, later time.Duration) {
 		if ended := theirs.ended.Add(later); ended.After(ours.ended) {
 			ours.ended = ended
 		}
+		waking := f.waking(ours)
 		for _, at := range theirs.loaded {
-			ours.loaded = append(ours.loaded, at.Add(later))
+			waking.loaded = append(waking.loaded, at.Add(later))
 		}
 		for _, at := range theirs.waited {
-			ours.waited = append(ours.waited, at.Add(later))
+			waking.waited = append(waking.waited, at.Add(later))
 		}
 	}
 	f.add(other, later)
@@ -147,6 +171,9 @@ func (f *Fold) Ledger() Ledger {
 func (f *Fold) closeAll() {
 	for n := range f.rounds {
 		f.Close(n)
+	}
+	if f.across != nil {
+		f.wake(f.across)
 	}
 }
 

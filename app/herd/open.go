@@ -31,27 +31,31 @@ func Schedule(seed uint64, rate float64) iter.Seq[time.Duration] {
 // the length (0: no limit): they are the same however busy the machine is. It returns when all have their answers.
 func (s *Stream) open(ctx, requests context.Context, length time.Duration) {
 	began := time.Now()
-	places := make(chan struct{}, maxInFlight)
+	processes := max(1, s.Processes)
+	places := make(chan struct{}, maxInFlight/processes)
 	var sent sync.WaitGroup
-	n := 0
+	n := -1
 	for offset := range Schedule(s.Seed, s.Rate) {
+		n++
+		if n%processes != max(1, s.Process)-1 {
+			continue // another process's
+		}
 		due := began.Add(offset)
 		if length > 0 && offset >= length || cache.Sleep(ctx, time.Until(due)) != nil {
 			break
 		}
 		select {
 		case places <- struct{}{}:
-			number := n%s.Workers + 1
+			number := n/processes%s.Workers + 1
 			sent.Go(func() {
 				defer func() { <-places }()
 				s.request(requests, number, due)
 			})
 		default:
 			s.mu.Lock()
-			s.notSent++
+			s.phase.NotSent++
 			s.mu.Unlock()
 		}
-		n++
 	}
 	sent.Wait()
 }

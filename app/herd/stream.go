@@ -26,6 +26,9 @@ type Stream struct {
 	// nobody thinks. Latency counts from that time. The requests go to the workers in turn.
 	Rate float64
 	Seed uint64
+	// Process is the number of this process, from 1, of Processes; both 0 if the run has only one. They divide open traffic among
+	// them, and have the numbers of the workers and of the rounds in turn.
+	Process, Processes int
 	// Patience is how long the requests on their way may still take when the context of Flow ends.
 	Patience time.Duration
 	Observer Observer
@@ -38,14 +41,15 @@ type Stream struct {
 	phase   Phase
 	begun   int           // rounds
 	flowed  time.Duration // in all phases
-	notSent int
-	current *cycle // takes new requests; nil until there is one
+	notSent int           // likewise
+	current *cycle        // takes new requests; nil until there is one
 }
 
 // Phase is what one phase of a stream came to.
 type Phase struct {
 	Sum
 	Elapsed time.Duration // the last answers included
+	NotSent int           // requests that were due while too many were on their way
 }
 
 // cycle is a round of a stream on its way.
@@ -134,6 +138,7 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 		end = s.close(s.current)
 	}
 	s.phase.Elapsed = elapsed
+	s.notSent += s.phase.NotSent
 	s.flowed += elapsed
 	phase := s.phase
 	s.mu.Unlock()
@@ -144,7 +149,8 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 // request is one Get of one worker, due at that time, in the round of the moment.
 func (s *Stream) request(ctx context.Context, number int, due time.Time) {
 	c := s.join(ctx)
-	r := &request{worker: Worker{Round: c.Number, Number: number}, work: s.work(c)}
+	number += max(0, s.Process-1) * s.Workers
+	r := &request{worker: Worker{Round: c.Number, Number: number, Process: s.Process}, work: s.work(c)}
 	s.leave(c, r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, due))
 }
 
@@ -154,7 +160,8 @@ func (s *Stream) join(ctx context.Context) *cycle {
 	s.mu.Lock()
 	if s.current == nil {
 		s.begun++
-		s.current = &cycle{Round: Round{Number: s.begun, Workers: s.Workers}}
+		number := (s.begun-1)*max(1, s.Processes) + max(1, s.Process)
+		s.current = &cycle{Round: Round{Number: number, Workers: s.Workers, Processes: 1}}
 	}
 	c := s.current
 	c.inFlight++

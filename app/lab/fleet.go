@@ -25,6 +25,7 @@ const (
 	readyWait  = 20 * time.Second // for a process to connect to Redis, with all its workers
 	gatherWait = 10 * time.Second // for its workers to be at the barrier
 	stopWait   = 5 * time.Second  // for its answers, once the run was interrupted
+	forEver    = 1 << 62          // of traffic without an end
 	byeWait    = time.Minute      // for its telemetry to be delivered; one that is dead falls silent before that
 )
 
@@ -43,9 +44,12 @@ type remote struct {
 	limit    time.Duration // of a round
 	sessions map[string]*session
 
-	connections     int // that it told so far
-	requests, calls int
+	connections int               // that it told so far
+	answered    map[string]*tally // by mode
 }
+
+// tally is what the workers of a process did in a mode.
+type tally struct{ requests, calls int }
 
 // splits reports whether this process coordinates others, whose workers ask.
 func (l *Lab) splits() bool { return l.config.others() > 0 && l.process == 0 }
@@ -135,10 +139,11 @@ func (l *Lab) admit(ctx context.Context, line fleet.Line, seat seat, sessions []
 	if err := member.Expect(limited, fleet.KindReady, &ready); err != nil {
 		return nil, member.Lose(ctx, err)
 	}
-	r := &remote{Member: member, connections: ready.Connections, limit: l.config.patience() + l.config.WaitTimeout + l.config.LockTTL, sessions: map[string]*session{}}
+	r := &remote{Member: member, connections: ready.Connections, limit: l.config.patience() + l.config.WaitTimeout + l.config.LockTTL,
+		sessions: map[string]*session{}, answered: map[string]*tally{}}
 	r.about = results.Process{Number: seat.number, PID: member.PID, Host: member.Host, Started: ready.Started, Elsewhere: member.Elsewhere}
 	for _, s := range sessions {
-		r.sessions[s.mode.Name] = s
+		r.sessions[s.mode.Name], r.answered[s.mode.Name] = s, &tally{}
 	}
 	return r, nil
 }
@@ -177,10 +182,11 @@ func (p *processes) about() (all []results.Process) {
 	return all
 }
 
-// facts are the processes as the run's facts have them.
-func (p *processes) facts() (all []facts.Process) {
+// facts are the processes as the run's facts in a mode have them.
+func (p *processes) facts(mode string) (all []facts.Process) {
 	for _, r := range p.all {
-		one := facts.Process{Number: r.Number, PID: r.PID, Host: r.Host, Elsewhere: r.Elsewhere, Requests: r.requests, BackendCalls: r.calls}
+		told := r.answered[mode]
+		one := facts.Process{Number: r.Number, PID: r.PID, Host: r.Host, Elsewhere: r.Elsewhere, Requests: told.requests, BackendCalls: told.calls}
 		if lost := r.Lost(); lost != nil {
 			one.Lost = lost.Error()
 		}
@@ -279,7 +285,7 @@ func (r *remote) join(bye fleet.Bye, recorded map[string][]telemetry.Span) {
 		s.others.spans = s.others.spans.Plus(spans)
 		s.others.links += part.Links
 		s.others.unsampled += part.Unsampled
-		s.others.traces = append(s.others.traces, part.Traces...)
+		s.others.trace(r.Number, s.config.others(), part.Traces)
 		s.others.recorded = append(s.others.recorded, recorded[part.Mode]...)
 		s.others.omitted += part.Omitted
 		if part.Error != "" {
@@ -332,38 +338,67 @@ func (r *remote) Dismiss() {
 // Release implements [herd.Gathered].
 func (r *remote) Release(ctx context.Context, tell func(herd.Response)) (time.Time, error) {
 	s := r.mode()
-	waiting, cancel := r.patience(ctx, r.limit)
+	var done fleet.Done
+	err := r.answers(ctx, s, r.limit, fleet.KindGo, fleet.Go{Traces: s.bridge.Traces(ctx, r.Number)}, tell, fleet.KindDone, &done)
+	r.connected(done.Connections)
+	if r.Elsewhere {
+		done.Opened = time.Time{} // by another clock
+	}
+	return done.Opened, err
+}
+
+// answers asks the process for something, and tells the responses that come until it has said that it is done.
+func (r *remote) answers(ctx context.Context, s *session, limit time.Duration, ask string, what any, tell func(herd.Response), done string, into any) error {
+	waiting, cancel := r.patience(ctx, limit)
 	defer cancel()
-	err := r.Send(waiting, fleet.KindGo, fleet.Go{Traces: s.bridge.Traces(ctx, r.Number)})
+	err := r.Send(waiting, ask, what)
 	for err == nil {
 		var m fleet.Message
 		if m, err = r.Receive(waiting); err != nil {
 			break
 		}
-		if m.Kind == fleet.KindLines {
-			err = r.lines(ctx, s, m, tell)
-			continue
-		}
-		var done fleet.Done
-		if err = m.As(fleet.KindDone, &done); err != nil {
+		if m.Kind != fleet.KindLines {
+			err = m.As(done, into)
 			break
 		}
-		r.connected(done.Connections)
-		if r.Elsewhere {
-			done.Opened = time.Time{} // by another clock
-		}
-		return done.Opened, nil
+		err = r.lines(ctx, s, m, tell)
 	}
-	return time.Time{}, r.Lose(ctx, err)
+	return r.Lose(ctx, err)
 }
 
-// patience returns a context for the answers of the process, with a limit. When ctx ends the process is told to stop, and has a moment
-// for them.
+// source is the traffic of a process in a mode: a [herd.Source].
+type source struct {
+	*remote
+	*session
+	plan LivePlan
+}
+
+// Flow implements [herd.Source].
+func (f source) Flow(ctx context.Context, length time.Duration, tell func(herd.Response)) (herd.Flowed, error) {
+	if err := f.Lost(); err != nil {
+		return herd.Flowed{}, err
+	}
+	limit := length + f.limit
+	if length == 0 {
+		limit = 0
+	}
+	var done fleet.PhaseDone
+	err := f.answers(ctx, f.session, limit, fleet.KindPhase, fleet.Phase{Mode: f.session.mode.Name, Length: length, Think: f.plan.Think, Rate: f.plan.Rate},
+		tell, fleet.KindPhaseDone, &done)
+	f.connected(done.Connections)
+	return herd.Flowed{Elapsed: done.Elapsed, NotSent: done.NotSent}, err
+}
+
+// patience returns a context for the answers of the process, with a limit (0: none). When ctx ends the process is told to stop, and has
+// a moment more than those whom its requests have for them.
 func (r *remote) patience(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	if limit == 0 {
+		limit = forEver
+	}
 	limiting := time.AfterFunc(limit, func() { cancel(fmt.Errorf("it had not answered within %v", limit)) })
 	stop := context.AfterFunc(ctx, func() {
-		limiting.Reset(stopWait)
+		limiting.Reset(r.mode().config.patience() + stopWait)
 		_ = r.Send(waiting, fleet.KindStop, fleet.Stop{Why: context.Cause(ctx).Error()})
 	})
 	return waiting, func() {
@@ -388,10 +423,11 @@ func (r *remote) lines(ctx context.Context, s *session, m fleet.Message, tell fu
 			response.Answered = s.service.Answered(response.Value)
 			s.bridge.Served(ctx, response)
 		}
+		told := r.answered[s.mode.Name]
 		if response.Work == "" {
-			r.requests++
+			told.requests++
 		}
-		r.calls += response.BackendCalls
+		told.calls += response.BackendCalls
 		tell(response)
 	}
 	return nil
@@ -401,8 +437,19 @@ func (r *remote) lines(ctx context.Context, s *session, m fleet.Message, tell fu
 type others struct {
 	spans            telemetry.SpanCounts
 	links, unsampled int
-	traces           [][]string
+	traces           [][]string // of traffic, by round
 	recorded         []telemetry.Span
 	omitted          int
 	undelivered      error
+}
+
+// trace notes the traces of a process's own rounds, whose numbers it has in turn with the others.
+func (o *others) trace(process, processes int, traces [][]string) {
+	for i, ids := range traces {
+		at := i*processes + process - 1
+		for len(o.traces) <= at {
+			o.traces = append(o.traces, []string{})
+		}
+		o.traces[at] = ids
+	}
 }

@@ -41,7 +41,7 @@ func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err er
 	if err := l.ready(ctx, id, plan.Modes...); err != nil {
 		return nil, err
 	}
-	l.terminal.Notice(l.settings(string(plan.Scenario), plan.String(l.config.Workers), locks, id))
+	l.terminal.Notice(l.settings(string(plan.Scenario), plan.String(l.config.who()), locks, id))
 	var all []*traffic
 	for i, mode := range plan.Modes {
 		s, err := l.openSession(ctx, mode, plan.Scenario, id, i == 0)
@@ -63,7 +63,7 @@ func (l *Lab) Live(ctx context.Context, plan LivePlan) (runs []facts.Run, err er
 }
 
 // String says who asks, and in which mode.
-func (p LivePlan) String(workers int) string {
+func (p LivePlan) String(workers string) string {
 	var names []string
 	for _, mode := range p.Modes {
 		names = append(names, mode.Name)
@@ -73,16 +73,17 @@ func (p LivePlan) String(workers int) string {
 		text = fmt.Sprintf("%s in turn, %v each", text, p.Each)
 	}
 	if p.Rate > 0 {
-		return fmt.Sprintf("%s, %.4g requests a second of %s", text, p.Rate, herd.Count(workers, "worker"))
+		return fmt.Sprintf("%s, %.4g requests a second of %s", text, p.Rate, workers)
 	}
-	return fmt.Sprintf("%s, %s with %v of think time", text, herd.Count(workers, "worker"), p.Think)
+	return fmt.Sprintf("%s, %s with %v of think time", text, workers, p.Think)
 }
 
 // traffic is one mode of a live run.
 type traffic struct {
 	*session
 	faults drill.Faults
-	stream *herd.Stream
+	flow   func(ctx context.Context, length time.Duration) (herd.Phase, error)
+	total  func() herd.Ledger // so far
 	ledger herd.Ledger
 }
 
@@ -101,26 +102,25 @@ func closeAll(ctx context.Context, all []*traffic) error {
 func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err error) {
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
+	var others *processes
+	if l.splits() {
+		var sessions []*session
+		for _, t := range all {
+			sessions = append(sessions, t.session)
+		}
+		if others, err = l.gatherProcesses(ctx, sessions...); err != nil {
+			return err
+		}
+		defer others.close()
+	}
 	for _, t := range all {
 		t.facts.Rate = plan.Rate
-		tell := t.watched(view.Tell)
-		t.faults = t.session.faults(plan.Drill, herd.JudgeStream(t.mode.Judge), tell)
+		t.faults = t.session.faults(plan.Drill, herd.JudgeStream(t.mode.Judge), t.watched(view.Tell))
 		defer func() { err = errors.Join(err, t.faults.Close()) }()
-		t.stream = &herd.Stream{
-			Strategy: t.strategy(tell, t.faults),
-			Key:      l.config.Key,
-			Workers:  l.config.Workers,
-			Think:    plan.Think,
-			Rate:     plan.Rate,
-			Seed:     l.config.Backend.Seed,
-			Patience: l.config.patience(),
-			Observer: t.watcher.Observe(t.bridge.Observer(herd.NoObserver{})),
-			Results:  t.results(results.This(0)),
-		}
-		if plan.Scenario == modes.Gallery {
-			t.keepSeries()
+		if others != nil {
+			t.join(plan, others)
 		} else {
-			t.stream.Observer = view.Observe(t.mode.Name, t.stream.Observer)
+			t.stream(plan, view)
 		}
 		t.bridge.Pause()
 		t.telemetry.Push(ctx) // the zeros, before the first increment
@@ -129,14 +129,27 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 	if plan.Scenario == modes.Gallery {
 		err = once(ctx, plan.Each, all, view)
 	} else {
-		alternate(ctx, plan, all, view)
+		err = alternate(ctx, plan, all, view)
+	}
+	lost := err != nil && ctx.Err() == nil
+	if others != nil {
+		err = errors.Join(err, others.end(ctx))
+		for _, t := range all {
+			others.joiners.connected(t.session)
+		}
 	}
 	for _, t := range all {
-		t.ledger = t.stream.Ledger()
+		t.ledger = t.total()
 		verdict := t.faults.Judge(t.ledger)
 		if plan.Drill != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 			verdict, t.facts.Err = unfinished(t.ledger), err
+		}
+		if others != nil {
+			t.facts.Processes = others.facts(t.mode.Name)
+		}
+		if lost {
+			verdict.OK, verdict.Text, t.facts.Err = false, verdict.Text+"; and the run did not come to its end", err
 		}
 		t.finish(t.ledger, verdict)
 		t.masked = t.faults.Masked()
@@ -144,8 +157,37 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 	return err
 }
 
+// stream is the traffic of this process's workers.
+func (t *traffic) stream(plan LivePlan, view *report.LiveView) {
+	s := &herd.Stream{
+		Strategy: t.strategy(t.watched(view.Tell), t.faults),
+		Key:      t.config.Key,
+		Workers:  t.config.Workers,
+		Think:    plan.Think,
+		Rate:     plan.Rate,
+		Seed:     t.config.Backend.Seed,
+		Patience: t.config.patience(),
+		Observer: t.watcher.Observe(t.bridge.Observer(herd.NoObserver{})),
+		Results:  t.keepSeries(plan, t.results(results.This(0))),
+	}
+	if plan.Scenario != modes.Gallery {
+		s.Observer = view.Observe(t.mode.Name, s.Observer)
+	}
+	t.flow = func(ctx context.Context, length time.Duration) (herd.Phase, error) { return s.Flow(ctx, length), nil }
+	t.total = s.Ledger
+}
+
+// join makes the traffic of the workers of other processes.
+func (t *traffic) join(plan LivePlan, others *processes) {
+	s := &herd.Streams{Workers: t.config.allWorkers(), Results: t.keepSeries(plan, t.results(others.about()...))}
+	for _, r := range others.all {
+		s.Sources = append(s.Sources, source{r, t.session, plan})
+	}
+	t.flow, t.total = s.Flow, s.Ledger
+}
+
 // alternate goes from mode to mode, again and again.
-func alternate(ctx context.Context, plan LivePlan, all []*traffic, view *report.LiveView) {
+func alternate(ctx context.Context, plan LivePlan, all []*traffic, view *report.LiveView) error {
 	flowing, stop := context.WithCancel(ctx)
 	defer stop()
 	if plan.For > 0 {
@@ -157,8 +199,11 @@ func alternate(ctx context.Context, plan LivePlan, all []*traffic, view *report.
 		each = 0
 	}
 	for turn := 0; flowing.Err() == nil; turn++ {
-		all[turn%len(all)].phase(flowing, each, view)
+		if err := all[turn%len(all)].phase(flowing, each, view); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // once gives each mode a phase that begins without the key.
@@ -166,7 +211,9 @@ func once(ctx context.Context, each time.Duration, all []*traffic, view *report.
 	for i, t := range all {
 		err := t.redis.Forget(ctx, t.config.Key, func(value string) bool { return backend.IsAnswer(t.config.Key, value) })
 		if err == nil {
-			t.phase(ctx, each, view)
+			err = t.phase(ctx, each, view)
+		}
+		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
@@ -176,14 +223,18 @@ func once(ctx context.Context, each time.Duration, all []*traffic, view *report.
 	return nil
 }
 
-// keepSeries keeps how the traffic went over time, beside what is kept of it anyway.
-func (t *traffic) keepSeries() {
-	series, keep := &herd.Series{TTL: t.config.TTL}, t.stream.Keep
+// keepSeries keeps how the traffic of the gallery went over time, beside what is kept of it anyway.
+func (t *traffic) keepSeries(plan LivePlan, kept herd.Results) herd.Results {
+	if plan.Scenario != modes.Gallery {
+		return kept
+	}
+	series, keep := &herd.Series{TTL: t.config.TTL}, kept.Keep
 	t.facts.Series = series
-	t.stream.Keep = func(r herd.Response) {
+	kept.Keep = func(r herd.Response) {
 		keep(r)
 		series.Add(r)
 	}
+	return kept
 }
 
 // patience is what a herd in the backend needs to get out of it, and a second more.
@@ -196,20 +247,22 @@ func (c Config) patience() time.Duration {
 }
 
 // phase lets one mode's stream flow for a time. No request of any mode is on its way when it begins, nor when it ends:
-// Redis's own counts in between are of this mode.
-func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.LiveView) {
+// Redis's own counts in between are of this mode. An error says that a process was lost.
+func (t *traffic) phase(ctx context.Context, length time.Duration, view *report.LiveView) error {
 	started := time.Now()
 	if t.facts.Started.IsZero() {
 		t.facts.Started = started
 	}
 	counting := context.WithoutCancel(ctx) // interrupted or not, what Redis counts is worth having
-	t.bridge.Begin(t.config.Workers)
+	t.bridge.Begin(t.config.allWorkers())
 	before := t.redis.TakeCensus(counting)
 	end := view.Phase(t.mode.Name, length)
-	end(t.stream.Flow(ctx, length))
+	phase, err := t.flow(ctx, length)
+	end(phase)
 	t.bridge.Pause()
 	counted, standing := t.redis.Count(counting, before)
 	t.facts.RedisCommands.Add(counted, standing)
 	t.facts.Duration += time.Since(started)
 	t.telemetry.Push(counting) // before the next mode begins: never are two active
+	return err
 }

@@ -84,7 +84,7 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	if others != nil {
 		err = errors.Join(err, others.end(ctx))
 		others.joiners.connected(s)
-		s.facts.Processes = others.facts()
+		s.facts.Processes = others.facts(s.mode.Name)
 	}
 
 	verdict := faults.Judge(ledger)

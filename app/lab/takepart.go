@@ -30,6 +30,7 @@ type part struct {
 	run         fleet.Welcome
 	started     time.Time
 	modes       map[string]*session
+	streams     map[string]*stream // of traffic, by mode
 	closed      bool
 
 	rounds, requests, calls int // so far: the round's until it is told
@@ -61,7 +62,7 @@ func TakePart(ctx context.Context, line fleet.Line, who Who) error {
 		return err
 	}
 	defer coordinator.Close()
-	p := &part{Who: who, coordinator: coordinator, run: welcome, started: time.Now(), modes: map[string]*session{}, stop: func(error) {}}
+	p := &part{Who: who, coordinator: coordinator, run: welcome, started: time.Now(), modes: map[string]*session{}, streams: map[string]*stream{}, stop: func(error) {}}
 	err = p.open(ctx)
 	if err == nil {
 		err = p.serve(ctx)
@@ -156,8 +157,16 @@ func (p *part) serve(ctx context.Context) error {
 			round := gathered
 			gathered = nil
 			p.ask(ctx, func(ctx context.Context) error {
-				return p.round(only.bridge.Under(ctx, p.process, p.config.Workers, start.Traces), round)
+				return p.round(only.bridge.Under(ctx, p.config.Workers, start.Traces), round)
 			})
+		case fleet.KindPhase:
+			var phase fleet.Phase
+			if err := m.Read(&phase); err != nil {
+				return err
+			}
+			if err := p.phase(ctx, phase); err != nil {
+				return err
+			}
 		case fleet.KindStop:
 			var stop fleet.Stop
 			if err := m.Read(&stop); err != nil {
@@ -221,6 +230,83 @@ func (p *part) round(ctx context.Context, gathered herd.Gathered) error {
 	return p.send(telling, fleet.KindDone, fleet.Done{Opened: opened, Connections: p.connections()})
 }
 
+// stream is the traffic of one mode.
+type stream struct {
+	herd.Stream
+	lines chan json.RawMessage
+}
+
+// phase lets the traffic of a mode flow, and tells its responses as they come.
+func (p *part) phase(ctx context.Context, phase fleet.Phase) error {
+	s := p.modes[phase.Mode]
+	if s == nil {
+		return fmt.Errorf("the coordinator wants traffic of %q, of which it said nothing before", phase.Mode)
+	}
+	f := p.streams[phase.Mode]
+	if f == nil {
+		f = &stream{lines: make(chan json.RawMessage, linesAtATime)}
+		f.Stream = herd.Stream{Strategy: s.strategy(unheard, drill.None(s.mode.Judge)), Key: p.config.Key, Workers: p.config.Workers, Think: phase.Think,
+			Rate: phase.Rate, Seed: p.config.Backend.Seed, Process: p.process, Processes: p.run.Processes, Patience: p.config.patience(),
+			Observer: s.bridge.Observer(herd.NoObserver{}), Results: herd.Results{TTL: p.config.TTL, Answered: s.service.Answered, Keep: f.keep(p.started)}}
+		p.streams[phase.Mode] = f
+	}
+	p.ask(ctx, func(ctx context.Context) error {
+		telling := make(chan error, 1)
+		done := make(chan struct{})
+		go func() { telling <- p.tell(context.WithoutCancel(ctx), f.lines, done) }()
+		flowed := f.Flow(ctx, phase.Length)
+		close(done)
+		if err := <-telling; err != nil {
+			return err
+		}
+		return p.send(context.WithoutCancel(ctx), fleet.KindPhaseDone, fleet.PhaseDone{Elapsed: flowed.Elapsed, NotSent: flowed.NotSent, Connections: p.connections()})
+	})
+	return nil
+}
+
+// keep hands a response on.
+func (f *stream) keep(started time.Time) func(herd.Response) {
+	return func(r herd.Response) {
+		line, err := results.Encode(r, started)
+		if err != nil { // cannot happen: a response is plain data
+			return
+		}
+		f.lines <- line
+	}
+}
+
+// tellEvery is how often responses of traffic are told.
+const tellEvery = 100 * time.Millisecond
+
+// tell tells the lines, some at a time, until all are told that came before done. When nobody takes them, the others are let go.
+func (p *part) tell(ctx context.Context, lines <-chan json.RawMessage, done <-chan struct{}) (err error) {
+	var some fleet.Lines
+	send := func() {
+		if len(some.Lines) > 0 && err == nil {
+			err = p.send(ctx, fleet.KindLines, some)
+		}
+		some.Lines = nil
+	}
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case line := <-lines:
+			if some.Lines = append(some.Lines, line); len(some.Lines) == linesAtATime {
+				send()
+			}
+		case <-tick.C:
+			send()
+		case <-done:
+			for len(lines) > 0 {
+				some.Lines = append(some.Lines, <-lines)
+			}
+			send()
+			return err
+		}
+	}
+}
+
 // bye closes everything, delivers what telemetry holds, and tells what only this process knows.
 func (p *part) bye(ctx context.Context) error {
 	closed := p.close(ctx)
@@ -232,6 +318,9 @@ func (p *part) bye(ctx context.Context) error {
 			return err
 		}
 		one := fleet.Part{Mode: name, Spans: spans, Links: s.bridge.Links(), Unsampled: s.bridge.Unsampled()}
+		if s.telemetry.Traceable() {
+			one.Traces = s.bridge.TraceIDs()
+		}
 		if s.undelivered != nil {
 			one.Error = s.undelivered.Error()
 		}

@@ -18,10 +18,8 @@ type roots struct {
 // all are those of all processes.
 func (r roots) all() []trace.Span { return slices.Concat(r.processes...) }
 
-// of is the root span of a worker.
-func (r roots) of(w herd.Worker) trace.Span {
-	return r.processes[max(0, w.Process-1)][(w.Number-1)%r.workers/sliceSize]
-}
+// of is the root span of a worker of this process. Those of others are not asked for here: then there is only this one.
+func (r roots) of(w herd.Worker) trace.Span { return r.processes[0][(w.Number-1)%r.workers/sliceSize] }
 
 type rootsKey struct{}
 
@@ -50,14 +48,14 @@ func (b *Bridge) Traces(ctx context.Context, process int) (traceparents []string
 
 // Under returns a context for so many workers of this process in a round whose root spans are another process's, which returned
 // these Traces.
-func (b *Bridge) Under(ctx context.Context, process, workers int, traceparents []string) context.Context {
+func (b *Bridge) Under(ctx context.Context, workers int, traceparents []string) context.Context {
 	if len(traceparents) == 0 {
 		return ctx
 	}
-	r := roots{workers: workers, processes: make([][]trace.Span, process)}
+	r := roots{workers: workers, processes: make([][]trace.Span, 1)}
 	for _, text := range traceparents {
 		root := trace.SpanFromContext(trace.ContextWithRemoteSpanContext(ctx, parseTraceparent(text)))
-		r.processes[process-1] = append(r.processes[process-1], root)
+		r.processes[0] = append(r.processes[0], root)
 	}
 	return context.WithValue(ctx, rootsKey{}, r)
 }

@@ -232,6 +232,9 @@ func (r *reader) join() ([]Folded, error) {
 		}
 		if folds[key] == nil {
 			folds[key] = herd.NewFold(run.Start.Workers, run.Start.TTL)
+			if p.line.Number > 0 && run.traffic() {
+				folds[key].Across()
+			}
 		}
 		later := p.line.Started.Sub(r.began(key))
 		if p.line.Elsewhere {
@@ -271,6 +274,11 @@ func (r *reader) began(key runKey) (first time.Time) {
 		}
 	}
 	return first
+}
+
+// traffic reports whether its rounds are each process's own.
+func (f *Folded) traffic() bool {
+	return facts.Run{Scenario: f.Start.Scenario}.Traffic() || f.Start.Rate > 0
 }
 
 // join adds what a process knows of the traffic, which began so much later than the first.
