@@ -126,11 +126,15 @@ func (j *joiners) accept(ctx context.Context, line fleet.Line, sessions []*sessi
 	}
 }
 
-// connected tells the session how many connections the meeting has made since it was last asked.
-func (j *joiners) connected(s *session) {
-	if j != nil {
-		s.redis.Joined(j.redis.Dialled() - j.told)
-		j.told = j.redis.Dialled()
+// connected tells the sessions how many connections the meeting has made since it was last asked.
+func (j *joiners) connected(sessions ...*session) {
+	if j == nil {
+		return
+	}
+	more := j.redis.Dialled() - j.told
+	j.told += more
+	for _, s := range sessions {
+		s.redis.Joined(more)
 	}
 }
 

@@ -103,8 +103,8 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 	view := l.terminal.Live(l.config.Workers, !l.config.Quiet)
 	defer view.Close()
 	var others *processes
+	var sessions []*session
 	if l.splits() {
-		var sessions []*session
 		for _, t := range all {
 			sessions = append(sessions, t.session)
 		}
@@ -134,9 +134,7 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 	lost := err != nil && ctx.Err() == nil
 	if others != nil {
 		err = errors.Join(err, others.end(ctx))
-		for _, t := range all {
-			others.joiners.connected(t.session)
-		}
+		others.joiners.connected(sessions...)
 	}
 	for _, t := range all {
 		t.ledger = t.total()
