@@ -167,6 +167,25 @@ func TestTheUserOfTheReadmeHasTheRightsThatAreNeeded(t *testing.T) {
 	}
 }
 
+// With what the README says of the count, Redis's own is exact.
+func TestTheRightsForTheCountAreThoseOfTheReadme(t *testing.T) {
+	t.Parallel()
+	count := regexp.MustCompile("(?s)count is\\s+`not available` then: it needs\\s+`([^`]+)`").FindStringSubmatch(document(t, appReadme))
+	if count == nil {
+		t.Fatal("app/README.md does not say what the count needs")
+	}
+	for _, rights := range [][]string{strings.Fields(count[1]), strings.Fields(count[1])[1:]} {
+		server := redistest.Start(t, slices.Concat([]string{"--user", "default", "on", "nopass", "resetchannels", "resetkeys", "-@all"}, rightsOf(t, "lab on >PASSWORD"), rights)...)
+		out := run(t.Context(), t, nil, "fixed", "--redis", server.URL(), "--workers", "5", "--rounds", "1", "--backend-latency", "50ms", "--json", "-", "--quiet")
+		equal(t, "exit code", out.code, cli.ExitOK)
+		want := redisstore.Exact
+		if len(rights) == 1 {
+			want = redisstore.NotAvailable
+		}
+		equal(t, strings.Join(rights, " ")+": standing", decode(t, out.stdout).RedisCommands.Standing, want)
+	}
+}
+
 func TestTheUserOfTheReadmeHasTheRightsThatAreNeededInACluster(t *testing.T) {
 	t.Parallel()
 	more := rightsOf(t, "lab")
