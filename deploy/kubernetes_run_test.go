@@ -121,7 +121,7 @@ func endHerd(t *testing.T, mode string) (j ended) {
 		}
 		return fmt.Errorf("%+v", job.Status)
 	})
-	j.log = must(t, "", "logs", "--tail=-1", index(mode, 0))
+	j.log = must(t, "", "logs", "--container=lab", "--tail=-1", index(mode, 0))
 	var pods corev1.PodList
 	decode(t, must(t, "", "get", "pods", "--selector="+batchv1.JobNameLabel+"=herd-"+mode, "--output=json"), &pods)
 	j.codes = map[string]int{}
@@ -189,7 +189,7 @@ func TestOnACluster(t *testing.T) {
 	t.Run("a pod is killed in a round", func(t *testing.T) {
 		startHerd(t, "fixed")
 		eventually(t, 2*time.Minute, "the second round is over", func() error {
-			out, err := kubectl(t, "", "logs", "--tail=-1", index("fixed", 0))
+			out, err := kubectl(t, "", "logs", "--container=lab", "--tail=-1", index("fixed", 0))
 			if err == nil && !strings.Contains(out, "round 2") {
 				err = fmt.Errorf("the log is %s", out)
 			}
@@ -199,8 +199,9 @@ func TestOnACluster(t *testing.T) {
 		must(t, "", "delete", victim, "--grace-period=0", "--force")
 		j := endHerd(t, "fixed")
 		t.Logf("%s was killed; %s, exit codes %v\n%s", victim, j.reason, j.codes, j.log)
-		if name := strings.TrimPrefix(victim, "pod/"); j.complete || j.codes["0"] == 0 || !strings.Contains(j.log, name) {
-			t.Errorf("complete %v, exit codes %v; does the log name %s?", j.complete, j.codes, name)
+		named := regexp.MustCompile(`(?m)^cachelab: in round [2-5]: process \d \(pid 1 on herd-fixed-2\): `)
+		if j.complete || j.codes["0"] != 1 || !named.MatchString(j.log) || !strings.Contains(j.log, "verdict: not ok, after ") {
+			t.Errorf("complete %v, exit codes %v; does the log say %s?", j.complete, j.codes, named)
 		}
 	})
 }
