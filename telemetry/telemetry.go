@@ -65,6 +65,8 @@ type Options struct {
 	Capture *Capture
 	// WithoutRuntime leaves the metrics of the Go runtime out: another Telemetry of this process reports them.
 	WithoutRuntime bool
+	// WithoutMetrics leaves all metrics out.
+	WithoutMetrics bool
 	// ByRun counts the spans of each run, for a service that many runs share: see [Telemetry.SpansOf].
 	ByRun bool
 }
@@ -106,6 +108,7 @@ type Telemetry struct {
 	options   Options
 	spans     *counter // nil without export of traces
 	byRun     *byRun   // nil but with ByRun
+	others    atomic.Pointer[SpanCounts]
 	processor sdktrace.SpanProcessor
 	tracers   []*sdktrace.TracerProvider // none without traces
 	meter     *sdkmetric.MeterProvider   // nil without metrics
@@ -151,7 +154,12 @@ func (t *Telemetry) exporters(ctx context.Context, env lookup, o Options) (sdktr
 		return nil, nil, nil
 	}
 	spans, spansTo, err := newSpanExporter(ctx, env, o.Console)
-	metrics, metricsTo, err2 := newMetricExporter(ctx, env, o.Console)
+	var metrics sdkmetric.Exporter
+	var metricsTo *receiver
+	var err2 error
+	if !o.WithoutMetrics {
+		metrics, metricsTo, err2 = newMetricExporter(ctx, env, o.Console)
+	}
 	if err := errors.Join(err, err2); err != nil {
 		return nil, nil, err
 	}
@@ -309,8 +317,17 @@ func (t *Telemetry) Spans() SpanCounts {
 	if t.spans == nil {
 		return SpanCounts{}
 	}
-	return t.spans.counts()
+	n := t.spans.counts()
+	if more := t.others.Load(); more != nil {
+		n.Ended += more.Ended
+		n.Exported += more.Exported
+		n.Dropped += more.Dropped
+	}
+	return n
 }
+
+// SpansElsewhere are those of another process that belong to the run and that nobody else reports. They count with ours.
+func (t *Telemetry) SpansElsewhere(n SpanCounts) { t.others.Store(&n) }
 
 // Traceable reports whether the traces are sent to somebody who can show them: not to a console.
 func (t *Telemetry) Traceable() bool { return t.traceable }

@@ -50,11 +50,10 @@ type Client struct {
 	about  About
 	local  bool // the service reads the clock that is read here
 
-	mu         sync.Mutex // guards all below
-	stats      Stats      // of this client's calls; in flight and peak as the service tells
-	recent     recentPeak
-	notArrived int
-	noAnswer   int
+	mu     sync.Mutex // guards all below
+	stats  Stats      // of this client's calls; in flight and peak as the service tells
+	recent recentPeak
+	made   Made
 	// When answers were given, of the newest ones. The map before holds those of the time before.
 	answered, before map[price.Generation]time.Time
 }
@@ -117,8 +116,13 @@ func (c *Client) About() About { return c.about }
 // Report asks what the service counted of the run. Its spans are flushed by then.
 func (c *Client) Report(ctx context.Context) (r Report, err error) {
 	err = c.ask(ctx, pathRuns+url.PathEscape(c.config.Run), &r)
+	if errors.Is(err, errUnknownRun) {
+		return Report{Run: c.config.Run}, nil // no call has come
+	}
 	return r, err
 }
+
+var errUnknownRun = errors.New("answered 404")
 
 // Load is one call: see [Service.Load]. It implements cache.Loader. What the service does not answer in time, or well, is an
 // error with the service's name, and is [ErrNotArrived] or [ErrNoAnswer] where nothing came back.
@@ -160,7 +164,10 @@ func (c *Client) ask(ctx context.Context, path string, into any) error {
 	limited, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer in %v", askTimeout))
 	defer cancel()
 	status, err := c.get(limited, path, into)
-	if err == nil && status != http.StatusOK {
+	switch {
+	case err == nil && status == http.StatusNotFound:
+		err = fmt.Errorf("GET %s: %w", path, errUnknownRun)
+	case err == nil && status != http.StatusOK:
 		err = fmt.Errorf("GET %s: answered %d", path, status)
 	}
 	if err != nil {
@@ -223,6 +230,7 @@ func (c *Client) enter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Calls++
+	c.made.Calls++
 	c.stats.InFlight++
 	c.note(c.stats.InFlight)
 }
@@ -234,9 +242,9 @@ func (c *Client) leave(a answer, err error) {
 	c.stats.InFlight--
 	switch {
 	case errors.Is(err, ErrNotArrived):
-		c.notArrived++
+		c.made.NotArrived++
 	case errors.Is(err, ErrNoAnswer):
-		c.noAnswer++
+		c.made.NoAnswer++
 	}
 	if a.Redundant {
 		c.stats.Redundant++

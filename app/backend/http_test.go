@@ -307,9 +307,32 @@ func TestACallThatCannotArriveSaysSo(t *testing.T) {
 	if _, err := client.Load(gone, "key"); err == nil || !strings.Contains(err.Error(), ": I left: the call did not arrive") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := client.Report(t.Context()); err == nil || !strings.Contains(err.Error(), "GET /runs/a: answered 404") {
-		t.Errorf("a report of a run without a call: %v", err)
+	report, err := client.Report(t.Context())
+	if err != nil {
+		t.Error(err)
 	}
+	equal(t, "report of a run without a call", report, backend.Report{Run: "a"})
+	equal(t, "calls", client.Made(), backend.Made{Calls: 1, NotArrived: 1})
+}
+
+func TestWhatDoesNotAddUpIsSaid(t *testing.T) {
+	for _, test := range []struct {
+		made    backend.Made
+		counted int
+		want    string
+	}{
+		{backend.Made{Calls: 50}, 50, ""},
+		{backend.Made{Calls: 50, NoAnswer: 2}, 50, ""},
+		{backend.Made{Calls: 50, NotArrived: 1}, 49, "the lab made 50 calls, the service counted 49: 1 did not arrive"},
+		{backend.Made{Calls: 50, NotArrived: 1, NoAnswer: 2}, 47, "the lab made 50 calls, the service counted 47: 1 did not arrive, 2 had no answer"},
+		{backend.Made{Calls: 50, NoAnswer: 2}, 47, "the lab made 50 calls, the service counted 47: 2 had no answer, was the service restarted, or does another process call for this run?"},
+		{backend.Made{Calls: 50}, 51, "the lab made 50 calls, the service counted 51: was the service restarted, or does another process call for this run?"},
+	} {
+		equal(t, fmt.Sprint(test.made), backend.Account(test.made, test.counted), test.want)
+	}
+	sum := backend.Made{Calls: 5, NoAnswer: 1}
+	sum.Add(backend.Made{Calls: 3, NotArrived: 2, NoAnswer: 1})
+	equal(t, "of two processes", sum, backend.Made{Calls: 8, NotArrived: 2, NoAnswer: 2})
 }
 
 func TestDialNamesWhatIsWrong(t *testing.T) {

@@ -11,9 +11,11 @@ import (
 
 // Server serves a handler at an address. Use [Listen], and Close it.
 type Server struct {
-	URL    string // with the port that it got
-	http   *http.Server
-	failed chan error
+	URL  string // with the port that it got
+	http *http.Server
+
+	ended chan struct{}
+	err   error // why; once ended is closed
 }
 
 // Listen serves at an address like 127.0.0.1:8042; port 0 is a free one.
@@ -25,11 +27,31 @@ func Listen(address string, handler http.Handler) (*Server, error) {
 	s := &Server{
 		URL: "http://" + listener.Addr().String(),
 		// Connections are kept while nobody calls: between two expiries nobody does.
-		http:   &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxBody},
-		failed: make(chan error, 1),
+		http:  &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxBody},
+		ended: make(chan struct{}),
 	}
-	go func() { s.failed <- s.http.Serve(listener) }()
+	go func() {
+		defer close(s.ended)
+		s.err = s.http.Serve(listener)
+	}()
 	return s, nil
+}
+
+// Wait waits until ctx ends, which is no error, or it cannot serve any more.
+func (s *Server) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.ended:
+		return s.failure()
+	}
+}
+
+func (s *Server) failure() error {
+	if errors.Is(s.err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve the backend: %w", s.err)
 }
 
 // Close ends it: calls on their way are answered until ctx ends, and cut off then.
@@ -38,8 +60,6 @@ func (s *Server) Close(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("end the backend: calls were cut off: %w", errors.Join(err, s.http.Close()))
 	}
-	if failed := <-s.failed; !errors.Is(failed, http.ErrServerClosed) {
-		err = errors.Join(err, fmt.Errorf("serve the backend: %w", failed))
-	}
-	return err
+	<-s.ended
+	return errors.Join(err, s.failure())
 }

@@ -130,7 +130,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 	}
 	root.SetHelpCommandGroupID(more)
 	for _, command := range []*cobra.Command{newLoadCommand(p), newCompareCommand(p), newLiveCommand(p), newGalleryCommand(p), newPageCommand(p), newDrillCommand(p), newVerifyCommand(p),
-		newFoldCommand(p), newJoinCommand(p), newCompletionCommand(root)} {
+		newFoldCommand(p), newBackendCommand(p), newJoinCommand(p), newCompletionCommand(root)} {
 		command.GroupID = more
 		root.AddCommand(command)
 	}

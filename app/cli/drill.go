@@ -79,7 +79,7 @@ func drillLines() string {
 func drillDefaults(d drill.Drill) defaults {
 	usual := usual()
 	usual.others = d.Settings
-	usual.fixed = []string{"backend-fail", "processes", "joiners", "join-wait", "run-id", "rank"} // the drill decides what fails, in this process
+	usual.fixed = []string{"backend-fail", "backend", "processes", "joiners", "join-wait", "run-id", "rank"} // the drill decides what fails, in this process, and how long a call takes
 	if !d.AnyRounds {
 		usual.fixed = append(usual.fixed, "rounds")
 	}

@@ -21,6 +21,9 @@ func onScreen(c *cobra.Command, p Process, s *settings, do func(context.Context,
 	if err := s.resolve(p.LookupEnv); err != nil {
 		return errUsage{err}
 	}
+	if err := s.askBackend(c.Context()); err != nil {
+		return err
+	}
 	screen, name := p.Stdout, "standard output"
 	if s.json == "-" {
 		screen, name = p.Stderr, "standard error"

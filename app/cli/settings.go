@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cachelab/app/backend"
 	"cachelab/app/cache"
 	"cachelab/app/lab"
 	"cachelab/app/redisstore"
@@ -93,12 +92,8 @@ func newSettings(d defaults) *settings {
 	add(s, "lock-ttl", "10s", "expiry of the fill lock; longer than a fill", &s.LockTTL, duration(time.Millisecond))
 	add(s, "wait-timeout", "", "a waiter's limit (default: lock TTL + 2 x backend latency + 1s, and 1s for each 5,000 workers)", &s.WaitTimeout,
 		optional(duration(time.Millisecond)))
-	add(s, "backend-latency", "250ms", "time of one backend call", &s.Backend.Latency, duration(0))
-	add(s, "backend-jitter", "0.1", "fraction by which that time varies: 0.1 or 10%", &s.Backend.Jitter, fraction)
-	add(s, "backend-capacity", "10", "backend calls that run at once, the others queue; 0 = no limit",
-		&s.Backend.Capacity, integer(0, maxWorkers))
-	add(s, "backend-fail", "", "backend calls that fail: 1, 2-5, all, or 10%", &s.Backend.Failures, backend.ParseFailures)
-	add(s, "seed", "1", "seed of the backend's jitter and of failures in percent", &s.Backend.Seed, seed)
+	s.addBackend()
+	add(s, "backend", "", "URL of a cachelab backend to call, instead of the backend inside", &s.BackendURL, optional(backendURL))
 	add(s, "redis", "auto", "auto (localhost:6379 if it answers, else embedded), embedded, or a URL", &s.Redis,
 		redisstore.ParseTarget).secret = true
 	add(s, "redis-ca", "", "certificates of the authorities to trust with rediss://, PEM, instead of the system's", &s.access.CA, text)
@@ -183,13 +178,20 @@ func (s *settings) resolve(lookup func(string) (string, bool)) error {
 		s.Redis, faults = redis, append(faults, err)
 	}
 	faults = append(faults, s.checkFleet()...)
+	if s.BackendURL == "" {
+		s.derive()
+	}
+	return errors.Join(append(faults, s.checkBackend(), s.checkFiles())...)
+}
+
+// derive derives what was left out from what the backend is like.
+func (s *settings) derive() {
 	if s.WaitTimeout == 0 {
 		s.WaitTimeout = s.LockTTL + 2*s.Backend.Latency + time.Second + redisstore.Passage(s.Workers*max(1, s.Processes+s.Joiners))
 	}
 	if s.Ahead.Grace == 0 {
 		s.Ahead.Grace = max(s.TTL, s.LockTTL+s.longestCall())
 	}
-	return errors.Join(append(faults, s.checkFiles())...)
 }
 
 // fault is what is wrong with one setting.

@@ -37,8 +37,11 @@ type Run struct {
 	BackendPeak   int `json:"backend_peak"` // most calls in flight, running or queued
 	Redundant     int `json:"redundant"`    // calls that began while another for the same key was in flight
 	Repeated      int `json:"repeated"`     // others that began when the key's newest answer was younger than half the TTL
-	StoreErrors   int `json:"store_errors"`
-	Tolerated     int `json:"tolerated"` // store errors that changed nothing, as the command was sent again
+
+	PriceService *PriceService `json:"price_service,omitempty"` // that was called, where it is a process of its own
+
+	StoreErrors int `json:"store_errors"`
+	Tolerated   int `json:"tolerated"` // store errors that changed nothing, as the command was sent again
 
 	Refused     Steps    `json:"refused"`
 	Unanswered  Steps    `json:"unanswered"`
@@ -95,6 +98,21 @@ type Process struct {
 // Lost reports whether a process of the run was.
 func (r Run) Lost() bool {
 	return slices.ContainsFunc(r.Processes, func(p Process) bool { return p.Lost != "" })
+}
+
+// PriceService is what a backend that is a process of its own says of the run.
+type PriceService struct {
+	URL  string  `json:"url"`
+	Told *Served `json:"told"`           // nil if it did not tell
+	Text string  `json:"text,omitempty"` // what does not add up, or is not known
+}
+
+// Served are the calls that it counted.
+type Served struct {
+	Calls     int `json:"calls"`
+	Peak      int `json:"peak"`
+	Redundant int `json:"redundant"`
+	Repeated  int `json:"repeated"`
 }
 
 // Gets are the replies to GET.
@@ -191,6 +209,7 @@ type Details struct {
 	Drill           string  // its name, "" for none
 	Rate            float64 // of open traffic, requests a second; 0 for none
 	BackendPeak     int
+	PriceService    *PriceService // nil for the backend inside
 	RedisCommands   RedisCommands
 	Spans           telemetry.SpanCounts
 	TraceIDs        [][]string
@@ -214,7 +233,7 @@ func NewRun(l herd.Ledger, d Details) Run {
 			Released: l.Released, Lost: l.Lost, LostEarly: l.LostEarly, Timeouts: l.Timeouts,
 		},
 		Polls:        l.Polls,
-		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: d.BackendPeak,
+		BackendCalls: l.BackendCalls, BackendErrors: l.BackendErrors, BackendPeak: d.BackendPeak, PriceService: d.PriceService,
 		Redundant: l.Redundant, Repeated: l.Repeated,
 		StoreErrors: l.StoreErrors, Tolerated: l.Tolerated,
 		Refused:        Steps{Set: l.SetsRefused, Release: l.ReleasesRefused},

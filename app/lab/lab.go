@@ -40,8 +40,9 @@ type Config struct {
 	TTLJitter   float64
 	LockTTL     time.Duration
 	WaitTimeout time.Duration
-	Ahead       modes.Ahead // but for Delta, which is the lab's
-	Backend     backend.Config
+	Ahead       modes.Ahead    // but for Delta, which is the lab's
+	Backend     backend.Config // where BackendURL is set, what that one is like
+	BackendURL  string         // of a backend that is a process of its own; "" for one inside
 	Redis       redisstore.Target
 	Quiet       bool // no line for each step
 
@@ -156,7 +157,6 @@ func (l *Lab) redisName() string {
 // settings are the lines that a run starts with.
 func (l *Lab) settings(title, who string, locks bool, id string) string {
 	c := l.config
-	b := c.Backend
 	text := fmt.Sprintf("%s: %s on %q, TTL %v", title, who, c.Key, c.TTL)
 	if c.TTLJitter > 0 {
 		text += fmt.Sprintf(" +-%.4g%%", c.TTLJitter*100)
@@ -164,14 +164,11 @@ func (l *Lab) settings(title, who string, locks bool, id string) string {
 	if locks {
 		text += fmt.Sprintf(", lock TTL %v, wait timeout %v", c.LockTTL, c.WaitTimeout)
 	}
-	text += fmt.Sprintf("\n  backend %v +-%.4g%%", b.Latency, b.Jitter*100)
-	if b.Capacity > 0 {
-		text += fmt.Sprintf(", %d at once", b.Capacity)
+	text += "\n  backend "
+	if c.BackendURL != "" {
+		text += "at " + c.BackendURL + ": "
 	}
-	if failures := b.Failures.String(); failures != "" {
-		text += ", fails: " + failures
-	}
-	return text + fmt.Sprintf("; redis %s; run %s", l.redisName(), id)
+	return text + backendText(c.Backend) + fmt.Sprintf("; redis %s; run %s", l.redisName(), id)
 }
 
 // newRunID names a run as its user wants it, or so that it can be told from others, and be read: scenario, time, and 4 random

@@ -149,7 +149,7 @@ func (l *Lab) flow(ctx context.Context, plan LivePlan, all []*traffic) (err erro
 		if lost {
 			verdict.OK, verdict.Text, t.facts.Err = false, verdict.Text+"; and the run did not come to its end", err
 		}
-		t.finish(t.ledger, verdict)
+		t.finish(ctx, t.ledger, verdict)
 		t.masked = t.faults.Masked()
 	}
 	return err

@@ -91,7 +91,7 @@ func (s *session) rounds(ctx context.Context, d *drill.Drill) (ledger herd.Ledge
 	if err != nil {
 		verdict = early(verdict, ledger, s.config.Rounds, d != nil)
 	}
-	s.finish(ledger, verdict)
+	s.finish(ctx, ledger, verdict)
 	s.masked = faults.Masked()
 	// Interrupted or not, what Redis counted is worth having.
 	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

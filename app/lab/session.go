@@ -33,7 +33,8 @@ type session struct {
 	telemetry *telemetry.Telemetry
 	capture   *telemetry.Capture // nil for none
 	redis     *redisstore.Redis
-	service   *backend.Service
+	service   service
+	client    *backend.Client // the service's; nil for one inside
 	bridge    *observe.Bridge
 	watcher   Watcher
 
@@ -79,14 +80,9 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 	if err != nil {
 		return err
 	}
-	config := l.config.Backend
-	config.TTL = l.config.TTL
-	config.OnCall = func(ctx context.Context, c backend.Call) {
-		s.bridge.DescribeCall(ctx, c)
-		herd.CountCall(ctx, c.Redundant, c.Repeated)
+	if err := s.openService(ctx); err != nil {
+		return err
 	}
-	config.Probe = observe.Service(s.telemetry, s.id, false)
-	s.service = backend.New(config)
 	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, s.service); err != nil {
 		return err
 	}
@@ -137,15 +133,14 @@ func (s *session) results(of ...results.Process) herd.Results {
 }
 
 // finish keeps the verdict on the ledger, and what the trace and the backend know of the run.
-func (s *session) finish(l herd.Ledger, v herd.Verdict) {
+func (s *session) finish(ctx context.Context, l herd.Ledger, v herd.Verdict) {
 	v.Invariant = s.mode.Judge(l).Invariant // also of a drill, which promises something else
 	s.facts.Verdict = v
 	s.bridge.Pause()
 	if l.Requests > 0 {
 		s.bridge.Finish(l, v)
 	}
-	backend := s.service.Stats()
-	s.facts.BackendPeak, s.served = backend.Peak, backend.Calls
+	s.settle(ctx)
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = append(s.bridge.TraceIDs(), s.others.traces...)
 	}
@@ -161,6 +156,9 @@ func (s *session) finish(l herd.Ledger, v herd.Verdict) {
 func (s *session) close(ctx context.Context) (err error) {
 	if s.redis != nil {
 		err = s.redis.Close()
+	}
+	if s.client != nil {
+		s.client.Close()
 	}
 	if s.telemetry != nil {
 		s.undelivered = errors.Join(s.others.undelivered, s.telemetry.Shutdown(context.WithoutCancel(ctx)))

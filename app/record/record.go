@@ -31,7 +31,7 @@ type Record struct {
 	Missed  int        `json:"missed"`  // requests whose first GET found nothing
 	Waiters int        `json:"waiters"` // requests that waited for a fill
 	Links   int        `json:"links"`   // of all spans
-	// Served are the backend calls that the price service counted, and made spans of.
+	// Served are the backend calls that the price service counted, and made spans of; -1 if it did not tell.
 	Served int `json:"served"`
 	// Unsampled are the traces that the sampler left out.
 	Unsampled int `json:"unsampled,omitempty"`

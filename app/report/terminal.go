@@ -199,6 +199,11 @@ func summaryRows(r facts.Run) []row {
 		{"expiries", fmt.Sprint(r.Expiries)},
 		{"calls per expiry", facts.PerExpiry(r.CallsPerExpiry)},
 		{"peak in flight", fmt.Sprint(r.BackendPeak)},
+	}...)
+	if r.PriceService != nil {
+		rows = append(rows, row{"price service", serviceText(*r.PriceService)})
+	}
+	rows = append(rows, []row{
 		{"outcomes", fmt.Sprintf("%d hit, %d filled, %d waited, %d error",
 			r.Outcomes["hit"], r.Outcomes["filled"], r.Outcomes["waited"], r.Outcomes["error"])},
 		{"GET", fmt.Sprintf("%d hit, %d miss; %d were polls", r.Gets.Hit, r.Gets.Miss, r.Polls)},
@@ -246,6 +251,17 @@ func summaryRows(r facts.Run) []row {
 		rows = append(rows, row{name, text})
 	}
 	return rows
+}
+
+func serviceText(s facts.PriceService) string {
+	text := "at " + s.URL
+	if s.Told != nil {
+		text += fmt.Sprintf(": counted %s, %d redundant, %d repeated", herd.Count(s.Told.Calls, "call"), s.Told.Redundant, s.Told.Repeated)
+	}
+	if s.Text != "" {
+		text += "; " + s.Text
+	}
+	return text
 }
 
 func redisText(c facts.RedisCommands) string {

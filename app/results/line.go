@@ -78,6 +78,7 @@ type End struct {
 	Duration      time.Duration        `json:"duration"`
 	Overhead      time.Duration        `json:"overhead"`
 	BackendPeak   int                  `json:"backend_peak"`
+	PriceService  *facts.PriceService  `json:"price_service,omitempty"`
 	RedisCommands facts.RedisCommands  `json:"redis_commands"`
 	Spans         telemetry.SpanCounts `json:"spans"`
 	TraceIDs      [][]string           `json:"trace_ids"`

@@ -297,7 +297,7 @@ func (f *Folded) finish(l herd.Ledger, e End, ended bool) {
 	l.NotSent, l.Spread = e.NotSent, e.Spread
 	f.Ledger = l
 	f.Details = facts.Details{ID: s.Run, Mode: s.Mode, Scenario: s.Scenario, Drill: s.Drill, Redis: s.Redis, Rate: s.Rate,
-		BackendPeak: e.BackendPeak, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
+		BackendPeak: e.BackendPeak, PriceService: e.PriceService, RedisCommands: e.RedisCommands, Spans: e.Spans, TraceIDs: e.TraceIDs, Verdict: e.Verdict,
 		Err: failure(e.Error), Started: e.Started, Duration: e.Duration, Series: f.Details.Series, Processes: e.Processes}
 	missing := ""
 	switch {

@@ -127,6 +127,6 @@ func (r *Run) End(l herd.Ledger, d facts.Details) {
 	}
 	r.to.line(End{Type: typeEnd, Run: r.start.Run, Mode: r.start.Mode, Requests: l.Requests, Works: l.Works, NotSent: l.NotSent,
 		Started: d.Started, Duration: d.Duration, Overhead: d.Duration - l.InRounds - l.Expiring,
-		BackendPeak: d.BackendPeak, RedisCommands: d.RedisCommands, Spans: d.Spans, TraceIDs: d.TraceIDs, Verdict: d.Verdict, Error: text(d.Err),
+		BackendPeak: d.BackendPeak, PriceService: d.PriceService, RedisCommands: d.RedisCommands, Spans: d.Spans, TraceIDs: d.TraceIDs, Verdict: d.Verdict, Error: text(d.Err),
 		Spread: l.Spread, Processes: d.Processes})
 }

@@ -112,13 +112,20 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	}
 	t.add("backend calls: answered", n(run.BackendCalls-run.BackendErrors), nil, nil, answers("ok"))
 	t.add("backend calls: failed", n(run.BackendErrors), nil, n(spans.failedCalls), plus(answers("error"), answers("unknown")))
-	t.add("price-service: GET /price", n(r.Served), nil, n(spans.served), nil)
+	if price := "price-service: GET /price"; r.Served < 0 { // it did not tell
+		t.rows = append(t.rows, Row{Fact: price, State: NotAvailable})
+	} else {
+		t.add(price, n(r.Served), nil, n(spans.served), nil)
+	}
 	t.add("backend calls: redundant", n(run.Redundant), nil, n(spans.redundant), m.sum(telemetry.MetricBackendRedundant))
 	t.add("backend calls: repeated", n(run.Repeated), nil, n(spans.repeated), m.sum(telemetry.MetricBackendRepeated))
 	t.add("expiries", n(run.Expiries), nil, n(spans.ended), m.sum(telemetry.MetricExpiries))
 
 	t.traces = !lost // what was sent is there, be it part of what there was
 	stored := spans.total
+	if r.Served < 0 {
+		stored -= spans.ofService // it did not tell how many it sent
+	}
 	if unsure := run.Spans.Exported + run.Spans.Dropped; stored > run.Spans.Exported && stored <= unsure {
 		stored = run.Spans.Exported // a batch that was not confirmed in time may have arrived all the same
 	}

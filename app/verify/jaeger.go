@@ -17,7 +17,7 @@ type spanFacts struct {
 	wakes   map[string]int // events, by why
 	missing []string       // ids of traces that are not stored
 
-	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated, served int
+	links, hits, misses, polls, rechecks, acquired, held, released, refused, ended, stored, failedCalls, redundant, repeated, served, ofService int
 }
 
 // jaegerTraces is the answer of Jaeger's query API to /api/traces/ID.
@@ -121,6 +121,8 @@ func (f *spanFacts) add(trace storedTrace) {
 	for _, s := range trace.Spans {
 		parent, links := s.parent()
 		f.total++
+		service := trace.Processes[s.ProcessID].ServiceName == telemetry.PriceService
+		count(&f.ofService, service)
 		f.named[s.OperationName]++
 		f.links += links
 		is := func(key string) bool { return s.tag(key) == true }
@@ -158,7 +160,7 @@ func (f *spanFacts) add(trace storedTrace) {
 			count(&f.redundant, is(string(telemetry.Redundant)))
 			count(&f.repeated, is(string(telemetry.Repeated)))
 		case telemetry.SpanPrice:
-			count(&f.served, trace.Processes[s.ProcessID].ServiceName == telemetry.PriceService)
+			count(&f.served, service)
 		}
 	}
 }

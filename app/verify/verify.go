@@ -112,6 +112,9 @@ func (r Result) Sentence() string {
 	if len(but) == gaps {
 		agree = append(agree, "Jaeger")
 	}
+	if s := run.PriceService; s != nil && s.Text != "" {
+		but = append(but, "of the price service: "+s.Text)
+	}
 	who := strings.Join(append([]string{"the app"}, agree...), ", ") + " and Prometheus agree"
 	return claim + ": " + strings.Join(append([]string{who}, but...), "; ")
 }
