@@ -66,7 +66,7 @@ func TestDocumentsHaveTheFlagsAsTheyAre(t *testing.T) {
 		})
 	}
 	for head, flags := range map[string][]*pflag.Flag{
-		"flag": usual, "flag of compare": own("compare"), "flag of live": own("live"), "flag of gallery": own("gallery"), "flag of page": own("page"), "flag of verify": cli.FlagsOf("verify"),
+		"flag": usual, "flag of compare": own("compare"), "flag of live": own("live"), "flag of gallery": own("gallery"), "flag of page": own("page"), "flag of verify": cli.FlagsOf("verify"), "flag of backend": cli.FlagsOf("backend"),
 	} {
 		var rows []string
 		for _, f := range flags {

@@ -70,7 +70,7 @@ func TestSpansAreReadAsJaegerAnswers(t *testing.T) {
 	named, outcomes, missing := f.named, f.outcome, fmt.Sprint(f.missing)
 	f.named, f.outcome, f.missing = nil, nil, nil
 	want := spanFacts{total: 19, links: 1, hits: 1, misses: 2, polls: 2, rechecks: 1, acquired: 1, held: 1, released: 1, refused: 1,
-		ended: 1, failedCalls: 1, redundant: 1, repeated: 1, served: 1}
+		ended: 1, failedCalls: 1, redundant: 1, repeated: 1, served: 1, ofService: 1}
 	if fmt.Sprintf("%+v", f) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, want %+v", f, want)
 	}
