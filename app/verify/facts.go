@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"slices"
+
 	"cachelab/app/cache"
 	"cachelab/app/record"
 	"cachelab/app/redisstore"
@@ -44,7 +46,7 @@ func forgotten(r record.Record, spans spanFacts) []string {
 // rows compares a recorded run with what is stored.
 func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	lost := len(forgotten(r, spans)) > 0
-	t := table{standing: standing(r), traces: !lost && r.Run.Spans.Dropped == 0 && r.Unsampled == 0}
+	t := table{standing: standing(r), lost: r.Run.Lost(), traces: !lost && r.Run.Spans.Dropped == 0 && r.Unsampled == 0}
 	run, redis := r.Run, r.Run.RedisCommands
 	n := func(v int) *int { return &v }
 	span := func(name string) *int { return n(spans.named[name]) }
@@ -65,8 +67,8 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	if run.StoreErrors > 0 {
 		refused = nil // a release that got no answer is lost too, and its span does not know
 	}
-	t.add("rounds", n(run.Rounds), nil, nil, m.sum(telemetry.MetricRounds))
-	t.add("round spans (one a slice)", n(slices), nil, span(telemetry.RoundSpan(run.Mode)), nil)
+	t.add(factRounds, n(run.Rounds), nil, nil, m.sum(telemetry.MetricRounds))
+	t.add(factRoundSpans, n(slices), nil, span(telemetry.RoundSpan(run.Mode)), nil)
 	t.add("worker spans, requests", n(run.Requests), nil, span(telemetry.SpanWorker), m.sum(telemetry.MetricRequests))
 	for _, outcome := range []string{"hit", "filled", "waited", "error"} {
 		t.add("requests: "+outcome, n(run.Outcomes[cache.Outcome(outcome)]), nil, n(spans.outcome[outcome]),
@@ -131,13 +133,13 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 	}
 	t.add("spans exported", n(run.Spans.Exported), nil, n(stored), m.sum(telemetry.MetricSpans, telemetry.Result.String("exported")))
 	t.add("spans dropped", n(run.Spans.Dropped), nil, nil, m.sum(telemetry.MetricSpans, telemetry.Result.String("dropped")))
-	t.add("latency p99, us", n(int(run.Latency.P99*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("p99")))
-	t.add("latency max, us", n(int(run.Latency.Max*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("max")))
+	t.add(factP99, n(int(run.Latency.P99*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("p99")))
+	t.add(factMax, n(int(run.Latency.Max*1000+0.5)), nil, nil, m.micros(telemetry.MetricRunLatency, telemetry.Quantile.String("max")))
 	ok := 0
 	if run.Verdict.OK {
 		ok = 1
 	}
-	t.add("verdict ok", n(ok), nil, nil, m.sum(telemetry.MetricRunVerdict))
+	t.add(factVerdict, n(ok), nil, nil, m.sum(telemetry.MetricRunVerdict))
 	return t.rows
 }
 
@@ -145,10 +147,27 @@ func rows(r record.Record, spans spanFacts, m metrics) []Row {
 type table struct {
 	standing redisstore.Standing
 	traces   bool // Jaeger holds all that there is to compare
+	lost     bool // a process was, and with it what it alone knew
 	rows     []Row
 }
 
+// ofCoordinator are the facts that a run of several processes does not have of them.
+var ofCoordinator = []string{factRounds, factRoundSpans, factP99, factMax, factVerdict}
+
+// The facts that are compared in any case.
+const (
+	factRounds     = "rounds"
+	factRoundSpans = "round spans (one a slice)"
+	factP99        = "latency p99, us"
+	factMax        = "latency max, us"
+	factVerdict    = "verdict ok"
+)
+
 func (t *table) add(fact string, app, redis, jaeger, prometheus *int) {
+	if t.lost && !slices.Contains(ofCoordinator, fact) {
+		t.rows = append(t.rows, Row{Fact: fact, App: app, State: NotAvailable})
+		return
+	}
 	row := Row{Fact: fact, App: app, Redis: redis, Jaeger: jaeger, Prometheus: prometheus, State: Equal}
 	if redis != nil && t.standing != redisstore.Exact {
 		row.Redis = nil

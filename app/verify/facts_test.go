@@ -224,3 +224,26 @@ func equalSets(a, b []string) bool {
 	sorted := func(s []string) string { return fmt.Sprint(slices.Sorted(slices.Values(s))) }
 	return sorted(a) == sorted(b)
 }
+
+// What a process that was killed alone knew is compared with nothing; what its coordinator knows is.
+func TestWhatALostProcessKnewIsNotAvailable(t *testing.T) {
+	s := agreed()
+	s.Run.Processes = []facts.Process{{Number: 1}, {Number: 2, Lost: "killed"}}
+	s.spans.named["GET"], s.spans.named["round fixed"] = 7, 2
+	result := Result{Record: s.Record, Rows: rows(s.Record, s.spans, s.metrics)}
+	states := map[string]State{}
+	for _, row := range result.Rows {
+		states[row.Fact] = row.State
+	}
+	for fact, want := range map[string]State{"rounds": Equal, "round spans (one a slice)": Differs, "verdict ok": Equal, "GET": NotAvailable, "backend calls": NotAvailable,
+		"spans exported": NotAvailable} {
+		if states[fact] != want {
+			t.Errorf("%s: %q, want %q", fact, states[fact], want)
+		}
+	}
+	s.spans.named["round fixed"] = 1
+	result.Rows = rows(s.Record, s.spans, s.metrics)
+	if want := "a process was lost, and what it alone knew is not available"; result.Differing() != 0 || !strings.Contains(result.Sentence(), want) {
+		t.Errorf("%d differ; %s", result.Differing(), result.Sentence())
+	}
+}

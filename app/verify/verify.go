@@ -99,6 +99,9 @@ func (r Result) Sentence() string {
 		}
 		but = append(but, fmt.Sprintf("Redis's own counts are %s", worth))
 	}
+	if run.Lost() {
+		but = append(but, "a process was lost, and what it alone knew is not available")
+	}
 	gaps := len(but)
 	if n := run.Spans.Dropped; n > 0 {
 		but = append(but, fmt.Sprintf("%d spans were dropped on their way to Jaeger", n))
