@@ -2,8 +2,8 @@ package facts
 
 import "fmt"
 
-// Compare gives the figures of runs, and how many times less they are than the first's. The modes of a live run had
-// unequal time, and did not ask equally often: their figures are rates, shares and quantiles.
+// Compare gives the figures of runs; of two, also how many times less the second's are. The modes of a live run had unequal
+// time, and did not ask equally often: their figures are rates, shares and quantiles.
 func Compare(runs []Run) [][]string {
 	whole := func(n float64) string { return fmt.Sprintf("%.0f", n) }
 	perSecond := func(n func(Run) int) func(Run) float64 {
@@ -37,7 +37,7 @@ func Compare(runs []Run) [][]string {
 	}
 }
 
-// compared is a row: a figure of each run, and for each but the first how many times less it is.
+// compared is a row: a figure of each run, and of two how many times less the second is.
 func compared(runs []Run, name string, shown func(float64) string, of func(Run) float64) []string {
 	ratio := func(a, b float64) string {
 		if a == 0 || b == 0 { // none of both
@@ -46,11 +46,11 @@ func compared(runs []Run, name string, shown func(float64) string, of func(Run) 
 		return fmt.Sprintf("%.1f x", a/b)
 	}
 	row := []string{name}
-	for i, r := range runs {
+	for _, r := range runs {
 		row = append(row, shown(of(r)))
-		if i > 0 {
-			row = append(row, ratio(of(runs[0]), of(r)))
-		}
+	}
+	if len(runs) == 2 {
+		row = append(row, ratio(of(runs[0]), of(runs[1])))
 	}
 	return row
 }

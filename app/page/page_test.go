@@ -291,7 +291,7 @@ func TestAnyNumberOfModes(t *testing.T) {
 		`<th scope="col" class="mode" style="--mode: #0072B2">patient</th>`)
 	p.Runs[1].Scenario, p.Runs[2].Scenario = "rounds", "drill-slow-fill"
 	has(t, written(t, p), `<h3>fixed <span class="badge ok">`, `<h3>patient, drill-slow-fill <span class="badge ok">`)
-	if row := `<th scope="row">backend calls</th><td>20</td><td>1</td><td>20.0 x</td><td>3</td><td>6.7 x</td>`; !strings.Contains(text, row) {
+	if row := `<th scope="row">backend calls</th><td>20</td><td>1</td><td>3</td></tr>`; !strings.Contains(text, row) {
 		t.Error("the three are not compared")
 	}
 	if got := ledger(text)["backend_calls"]; !slices.Equal(got, []string{"20", "1", "3"}) {

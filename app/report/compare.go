@@ -12,15 +12,15 @@ const closedLoop = `A worker waits for its answer before it asks again (a closed
 mode is asked less often: a herd slows its own accusers. Its rates and
 latencies are kinder than those of users who do not wait for each other.`
 
-// Compare prints runs side by side, each in its mode's colour, with its ratios to the first.
+// Compare prints runs side by side, each in its mode's colour; two with their ratio.
 func (t *Terminal) Compare(runs ...facts.Run) {
 	headers, colors := []string{""}, map[int]lipgloss.Style{}
-	for i, r := range runs {
+	for _, r := range runs {
 		colors[len(headers)] = t.color(r.Mode)
 		headers = append(headers, r.Mode)
-		if i > 0 {
-			headers = append(headers, "ratio")
-		}
+	}
+	if len(runs) == 2 {
+		headers = append(headers, "ratio")
 	}
 	t.println("")
 	t.table(table.New().Headers(headers...).Rows(facts.Compare(runs)...).StyleFunc(figures(colors)))

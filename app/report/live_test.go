@@ -106,6 +106,12 @@ func TestTheModesOfLiveAreComparedByRatesAndNotByTotals(t *testing.T) {
 	if got := facts.Compare([]facts.Run{broken, fixed}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	// Of more than two, a ratio would have to say of which: the table is as wide as 80 columns allow without.
+	for i, row := range facts.Compare([]facts.Run{broken, fixed, broken}) {
+		if got, want := row, append(want[i][:3:3], want[i][1]); !reflect.DeepEqual(got, want) {
+			t.Errorf("of three: got %q, want %q", got, want)
+		}
+	}
 	text := printed(func(t *report.Terminal) { t.Compare(broken, fixed) })
 	if !strings.Contains(text, "a herd slows its own accusers") {
 		t.Errorf("not said that the loop is closed:\n%s", text)
