@@ -189,7 +189,7 @@ type Counts struct {
 	BackendCalls  int
 	BackendErrors int // those of the calls that failed
 	StoreErrors   int // store commands that failed
-	Tolerated     int // those of them that changed nothing, as they were sent again: polls, lock attempts, releases
+	Tolerated     int // those of them that changed nothing: polls, lock attempts and releases that were sent again, and PUBLISHes
 
 	SetsAbsent         int // fills that found the key absent
 	SetsReplaced       int // fills that replaced a value

@@ -41,7 +41,7 @@ type Run struct {
 	PriceService *PriceService `json:"price_service,omitempty"` // that was called, where it is a process of its own
 
 	StoreErrors int `json:"store_errors"`
-	Tolerated   int `json:"tolerated"` // store errors that changed nothing, as the command was sent again
+	Tolerated   int `json:"tolerated"` // store errors that changed nothing: the command was sent again, or was a hint
 
 	Refused     Steps    `json:"refused"`
 	Unanswered  Steps    `json:"unanswered"`

@@ -220,7 +220,7 @@ func summaryRows(r facts.Run) []row {
 		rows = append(rows, row{"backend errors", fmt.Sprint(r.BackendErrors)})
 	}
 	if r.StoreErrors > 0 {
-		rows = append(rows, row{"store errors", fmt.Sprintf("%d, %d of them tolerated, as the command was sent again", r.StoreErrors, r.Tolerated)})
+		rows = append(rows, row{"store errors", fmt.Sprintf("%d, %d of them tolerated: they changed nothing", r.StoreErrors, r.Tolerated)})
 	}
 	if r.Refused != (facts.Steps{}) {
 		rows = append(rows, row{"refused", r.Refused.String()})
