@@ -111,7 +111,7 @@ func (s *settings) join(ctx context.Context, p Process, terminal *report.Termina
 	return lab.Join(ctx, joining, lab.Who{
 		Hello: hello(s.given()), Modes: p.Modes, Terminal: terminal, Quiet: s.Quiet,
 		Configure: func(w fleet.Welcome) (lab.Config, error) {
-			config, err := configure(p, w)
+			config, err := configure(p, w, s.BackendURL)
 			config.Redis = s.Redis
 			return config, err
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 	"slices"
@@ -23,7 +24,7 @@ func newProcessCommand(p Process) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			line := children.NewLine(os.Stdin, p.Stdout)
 			return lab.TakePart(c.Context(), line, lab.Who{Hello: hello(nil), Modes: p.Modes, Terminal: report.PlainTerminal(io.Discard), Quiet: true,
-				Configure: func(w fleet.Welcome) (lab.Config, error) { return configure(p, w) }})
+				Configure: func(w fleet.Welcome) (lab.Config, error) { return configure(p, w, "") }})
 		},
 	}
 }
@@ -49,8 +50,9 @@ func (s *settings) told() (all []fleet.Setting) {
 	return all
 }
 
-// configure makes the config of a process that takes part in a run, out of what its coordinator told.
-func configure(p Process, w fleet.Welcome) (lab.Config, error) {
+// configure makes the config of a process that takes part in a run, out of what its coordinator told. The backend is this
+// process's own, if it was given one.
+func configure(p Process, w fleet.Welcome, backendURL string) (lab.Config, error) {
 	s := newLiveSettings(modes.Table(p.Modes))
 	for _, told := range w.Settings {
 		for _, one := range s.all {
@@ -59,7 +61,13 @@ func configure(p Process, w fleet.Welcome) (lab.Config, error) {
 			}
 		}
 	}
+	if own := s.find("backend"); backendURL != "" {
+		own.text, own.from = backendURL, "--backend"
+	}
 	err := s.resolve(func(string) (string, bool) { return "", false })
+	if err == nil {
+		err = s.askBackend(context.Background()) // which takes a moment at most
+	}
 	s.LookupEnv, s.Console, s.Version = p.LookupEnv, p.Stderr, version()
 	return s.Config, err
 }

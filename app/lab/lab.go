@@ -82,6 +82,7 @@ type Lab struct {
 	where    string              // what a Redis of the user's has turned out to be; "" before it was opened
 	embedded *embedded.Server    // nil if a real Redis is used
 	server   *redisserver.Server // of a drill that stops its Redis; nil otherwise
+	shared   *sharedBackend      // nil unless this process serves the backend to others of its runs
 }
 
 // Open chooses the Redis, and starts the embedded one if need be; one line says so.
@@ -112,6 +113,9 @@ func (l *Lab) embed(why string) (err error) {
 // Close stops the Redis servers that are the lab's.
 func (l *Lab) Close() error {
 	var errs []error
+	if l.shared != nil {
+		errs = append(errs, l.shared.close())
+	}
 	if l.server != nil {
 		errs = append(errs, l.server.Close())
 	}

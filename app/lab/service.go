@@ -27,6 +27,10 @@ func (s *session) openService(ctx context.Context) (err error) {
 		s.bridge.DescribeCall(ctx, c)
 		herd.CountCall(ctx, c.Redundant, c.Repeated)
 	}
+	if s.config.BackendURL == "" && s.splits() {
+		s.service, err = s.shareBackend(s)
+		return err
+	}
 	if s.config.BackendURL == "" {
 		config := s.config.Backend
 		config.TTL, config.OnCall, config.Probe = s.config.TTL, told, observe.Service(s.telemetry, s.id, false)
@@ -37,6 +41,24 @@ func (s *session) openService(ctx context.Context) (err error) {
 		Limit: s.config.answerLimit(), Callers: s.config.Workers, Transport: telemetry.Carried, OnCall: told})
 	s.service = s.client
 	return err
+}
+
+// reported is what this process tells of the backend in its metrics: those of all processes of the run add up.
+type reported struct {
+	service
+	coordinates, takesPart bool
+}
+
+// Stats implements [observe.Backend].
+func (r reported) Stats() backend.Stats {
+	n := r.service.Stats()
+	if r.coordinates { // who calls is told
+		n.Redundant, n.Repeated = 0, 0
+	}
+	if r.takesPart { // who serves knows
+		n.Queued = 0
+	}
+	return n
 }
 
 // account is the name under which the backend counts this session's calls: the run's id, and the mode where modes take turns.
@@ -51,7 +73,7 @@ func (s *session) account() string {
 func (c Config) answerLimit() time.Duration { return 2*c.patience() + 2*time.Second }
 
 // settle asks what the backend counted, when the last call is over. Interrupted or not, it is worth having.
-func (s *session) settle(ctx context.Context) {
+func (s *session) settle(ctx context.Context, l herd.Ledger) {
 	n := s.service.Stats()
 	s.facts.BackendPeak, s.served = n.Peak, n.Calls
 	if s.client == nil {
@@ -65,7 +87,11 @@ func (s *session) settle(ctx context.Context) {
 		return
 	}
 	about.Told = &facts.Served{Calls: report.Calls, Peak: report.Peak, Redundant: report.Redundant, Repeated: report.Repeated}
-	about.Text = backend.Account(s.client.Made(), report.Calls)
+	made := s.client.Made()
+	if s.splits() { // it is the others who call
+		made.Calls = l.BackendCalls
+	}
+	about.Text = backend.Account(made, report.Calls)
 	s.facts.BackendPeak, s.served = report.Peak, 0
 	if spans := report.Spans; spans != nil && spans.Ended > 0 {
 		s.served = report.Calls

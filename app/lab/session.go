@@ -83,7 +83,7 @@ func (s *session) open(ctx context.Context, first bool) (err error) {
 	if err := s.openService(ctx); err != nil {
 		return err
 	}
-	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, s.service); err != nil {
+	if s.bridge, err = observe.New(s.telemetry, labels, s.id, s.mode.Judge, reported{s.service, s.splits(), s.process > 0}); err != nil {
 		return err
 	}
 	s.bridge.TTL = l.config.TTL
@@ -140,7 +140,7 @@ func (s *session) finish(ctx context.Context, l herd.Ledger, v herd.Verdict) {
 	if l.Requests > 0 {
 		s.bridge.Finish(l, v)
 	}
-	s.settle(ctx)
+	s.settle(ctx, l)
 	if s.telemetry.Traceable() {
 		s.facts.TraceIDs = append(s.bridge.TraceIDs(), s.others.traces...)
 	}
@@ -159,6 +159,9 @@ func (s *session) close(ctx context.Context) (err error) {
 	}
 	if s.client != nil {
 		s.client.Close()
+	}
+	if s.shared != nil {
+		s.shared.leave(s)
 	}
 	if s.telemetry != nil {
 		s.undelivered = errors.Join(s.others.undelivered, s.telemetry.Shutdown(context.WithoutCancel(ctx)))
