@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cachelab/app/backend"
 	"cachelab/app/cli"
 	"cachelab/app/internal/redistest"
 	"cachelab/app/redisstore"
@@ -119,10 +120,10 @@ func TestEachWrongWayInIsNamed(t *testing.T) {
 	}
 }
 
-// rightsOf are those that app/README.md gives to a user.
-func rightsOf(t *testing.T, user string) []string {
+// rightsOf are those that app/README.md gives to a user, in the line that has a certain one among them.
+func rightsOf(t *testing.T, user, one string) []string {
 	t.Helper()
-	line := regexp.MustCompile(`(?m)^ +ACL SETUSER ` + user + ` (\W.+)$`).FindStringSubmatch(document(t, appReadme))
+	line := regexp.MustCompile(`(?m)^ +ACL SETUSER ` + user + ` (\W.*` + regexp.QuoteMeta(one) + `.*)$`).FindStringSubmatch(document(t, appReadme))
 	if line == nil {
 		t.Fatalf("app/README.md gives no rights to %s", user)
 	}
@@ -132,7 +133,7 @@ func rightsOf(t *testing.T, user string) []string {
 // The user that app/README.md makes can run every mode, and has no right too many: without any of them something is refused.
 func TestTheUserOfTheReadmeHasTheRightsThatAreNeeded(t *testing.T) {
 	t.Parallel()
-	rights := rightsOf(t, "lab on >PASSWORD")
+	rights := rightsOf(t, "lab on >PASSWORD", "")
 	urlOf := func(t *testing.T, rights []string) string {
 		server := redistest.Start(t, append([]string{"--user", "default", "off", "--user", "lab", "on", ">s3cret", "resetchannels"}, rights...)...)
 		return "redis://lab:s3cret@" + server.Addr()
@@ -175,7 +176,7 @@ func TestTheRightsForTheCountAreThoseOfTheReadme(t *testing.T) {
 		t.Fatal("app/README.md does not say what the count needs")
 	}
 	for _, rights := range [][]string{strings.Fields(count[1]), strings.Fields(count[1])[1:]} {
-		server := redistest.Start(t, slices.Concat([]string{"--user", "default", "on", "nopass", "resetchannels", "resetkeys", "-@all"}, rightsOf(t, "lab on >PASSWORD"), rights)...)
+		server := redistest.Start(t, slices.Concat([]string{"--user", "default", "on", "nopass", "resetchannels", "resetkeys", "-@all"}, rightsOf(t, "lab on >PASSWORD", ""), rights)...)
 		out := run(t.Context(), t, nil, "fixed", "--redis", server.URL(), "--workers", "5", "--rounds", "1", "--backend-latency", "50ms", "--json", "-", "--quiet")
 		equal(t, "exit code", out.code, cli.ExitOK)
 		want := redisstore.Exact
@@ -188,7 +189,7 @@ func TestTheRightsForTheCountAreThoseOfTheReadme(t *testing.T) {
 
 func TestTheUserOfTheReadmeHasTheRightsThatAreNeededInACluster(t *testing.T) {
 	t.Parallel()
-	more := rightsOf(t, "lab")
+	more := rightsOf(t, "lab", "+cluster|slots")
 	for i := range len(more) + 1 { // the last one has all
 		rights, missing := more, "nothing"
 		if i < len(more) {
@@ -196,7 +197,7 @@ func TestTheUserOfTheReadmeHasTheRightsThatAreNeededInACluster(t *testing.T) {
 		}
 		t.Run("without "+missing, func(t *testing.T) {
 			t.Parallel()
-			cluster := redistest.StartCluster(t, 3, slices.Concat([]string{"--user", "lab", "on", ">s3cret", "resetchannels"}, rightsOf(t, "lab on >PASSWORD"), rights)...)
+			cluster := redistest.StartCluster(t, 3, slices.Concat([]string{"--user", "lab", "on", ">s3cret", "resetchannels"}, rightsOf(t, "lab on >PASSWORD", ""), rights)...)
 			for _, mode := range []string{"fixed", "woken"} {
 				out := run(t.Context(), t, nil, mode, "--redis", "redis://lab:s3cret@"+cluster.Nodes[i%3].Addr(),
 					"--rounds", "2", "--ttl", "300ms", "--backend-latency", "50ms", "--quiet")
@@ -209,6 +210,24 @@ func TestTheUserOfTheReadmeHasTheRightsThatAreNeededInACluster(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheUserOfTheReadmeHasTheRightsThatAreNeededToMeet(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, slices.Concat([]string{"--user", "lab", "on", ">s3cret", "resetchannels"}, rightsOf(t, "lab on >PASSWORD", ""), rightsOf(t, "lab", "+xadd"))...)
+	prices := httptest.NewServer(backend.NewHandler(backend.NewRuns(backend.Config{Latency: 50 * time.Millisecond}, nil), backend.HandlerConfig{}))
+	t.Cleanup(prices.Close)
+	way := []string{"--redis", "redis://lab:s3cret@" + server.Addr(), "--backend", prices.URL, "--quiet"}
+	joined := make(chan output)
+	go func() { joined <- run(t.Context(), t, nil, append([]string{"join", "rights"}, way...)...) }()
+	out := run(t.Context(), t, nil, append([]string{"fixed", "--joiners", "1", "--run-id", "rights", "--workers", "5", "--rounds", "2", "--ttl", "300ms", "--json", "-"}, way...)...)
+	in := <-joined
+	equal(t, "exit code of the coordinator", out.code, cli.ExitOK)
+	equal(t, "exit code of the joiner", in.code, cli.ExitOK)
+	equal(t, "backend calls", decode(t, out.stdout).BackendCalls, 2)
+	if said := out.stderr + in.stdout + in.stderr; strings.Contains(said, "NOPERM") {
+		t.Errorf("something is refused:\n%s", said)
 	}
 }
 
