@@ -208,7 +208,7 @@ function curvePlots({ facts, series }, scale, stretch) {
   return curves.flatMap(([name, words, of, say], i) => {
     const own = series.reduce((most, step) => Math.max(most, of(step)), 0), text = `${words}: ${say(own)} at most`;
     return [
-      html("p", { class: "peak" }, `${text}; the scale ends at ${say(scale.most[i])}`),
+      html("p", { class: "peak" }, `${text} (scale ${say(scale.most[i])})`),
       svg("svg", { class: "plot series", height: seriesHeight + 20, role: "img", "aria-label": `${facts.mode} over time, ${text}` },
         marks.map((at) => svg("line", { class: "grid", x1: share(scale, at), x2: share(scale, at), y1: 0, y2: seriesHeight + 4 })),
         axisTexts(marks, scale, seriesHeight + 16), svg("line", { class: "base", x1: 0, x2: "100%", y1: seriesHeight + .5, y2: seriesHeight + .5 }),

@@ -121,7 +121,7 @@
     const modes = whole.data.runs.map(({ facts, color }) => [facts.mode, color]);
     at("compared").hidden = !whole.compared;
     if (whole.compared) {
-      const heads = whole.gallery ? modes : modes.flatMap((mode, i) => i > 0 ? [mode, ["ratio"]] : [mode]);
+      const heads = modes.length === 2 && !whole.gallery ? [...modes, ["ratio"]] : modes;
       at("compared").querySelector(".scroll").replaceChildren(table("compared", [["figure"], ...heads], whole.compared.map((cells) => [cells])));
     }
     at("ledger").querySelector(".scroll").replaceChildren(table("ledger", [["key"], ...modes], whole.ledger.map(({ key, values }) => [[key, ...values], key])));
@@ -145,7 +145,7 @@
   // nice is a scale's end that is not changed too often.
   function nice(length) {
     for (let unit = 100 * millisecond; ; unit *= 10) {
-      for (const factor of [1, 2, 3, 5, 7.5]) if (length < factor * unit) return factor * unit;
+      for (const factor of [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8]) if (length < factor * unit) return factor * unit;
     }
   }
 

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -20,44 +15,14 @@ import (
 
 // The live page: the program serves it, and a browser looks.
 
-// live is the program as it serves the page.
-type live struct {
-	url string
-	end func() // as Ctrl-C does
-}
-
 func startLive(t *testing.T, listen string) live {
 	t.Helper()
-	command := exec.Command(program, "page", "--listen", listen, "--telemetry", "off")
-	command.Stderr = os.Stderr
-	out, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
+	l, err := startProgram(program, listen)
 	if err != nil {
-		t.Fatalf("%v (is the program built?)", err)
+		t.Fatal(err)
 	}
-	lines, ended := bufio.NewScanner(out), false
-	end := func() {
-		if !ended {
-			ended = true
-			_ = command.Process.Signal(os.Interrupt)
-			_ = command.Wait()
-		}
-	}
-	t.Cleanup(end)
-	address := regexp.MustCompile(`http://\S+/`)
-	for lines.Scan() {
-		if url := address.FindString(lines.Text()); url != "" {
-			go func() {
-				for lines.Scan() { // what it prints later must not stop it
-				}
-			}()
-			return live{url, end}
-		}
-	}
-	t.Fatal("the program did not say where the page is")
-	return live{}
+	t.Cleanup(l.end)
+	return l
 }
 
 // runs are the JSON of the show that is over.
@@ -104,12 +69,8 @@ func visitLive(ctx context.Context, t *testing.T, l live, width int64, theme str
 // until waits until the page is so.
 func until(ctx context.Context, t *testing.T, script string) {
 	t.Helper()
-	for !evaluate[bool](ctx, t, "Boolean("+script+")") {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("never: %s", script)
-		}
+	if err := wait(ctx, script); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -194,6 +155,9 @@ func TestARunIsStartedAndWatched(t *testing.T) {
 		if badge := evaluate[string](ctx, t, fmt.Sprintf(`document.querySelector("#numbers [data-mode=%s] .badge").textContent`, mode)); badge != "✓ ok" {
 			t.Errorf("%s: the badge is %q", mode, badge)
 		}
+	}
+	if even := evaluate[bool](ctx, t, `(rows => rows.length > 5 && rows.every(row => row.cells.length === 4))([...document.querySelectorAll(".compared tr")])`); !even {
+		t.Error("the table of the two has no column for each, and for their ratio")
 	}
 	if rows := evaluate[int](ctx, t, `document.querySelectorAll(".waterfalls .row").length`); rows != 100 {
 		t.Errorf("%d rows are drawn of two rounds, want 100", rows)
@@ -425,6 +389,9 @@ func TestTheLivePageFitsItsWindowAndIsReadable(t *testing.T) {
 	until(ctx, t, finished)
 	evaluate[bool](ctx, t, `(document.querySelectorAll("details").forEach(d => d.open = true), true)`)
 	look("at the end of a gallery")
+	if even := evaluate[bool](ctx, t, `(rows => rows.length > 10 && rows.every(row => row.cells.length === 5))([...document.querySelectorAll(".compared tr")])`); !even {
+		t.Error("the table of the gallery is not of four strategies")
+	}
 	if shown := evaluate[int](ctx, t, `document.querySelectorAll(".multiples > figure").length`); shown != 4 {
 		t.Errorf("%d strategies are drawn side by side, want 4", shown)
 	}

@@ -1,5 +1,5 @@
 // Command browser draws the pictures of the README: it makes a comparison with the program, opens its HTML report in
-// a headless Chromium, and shows the end of what it printed as a terminal would.
+// a headless Chromium, shows the end of what it printed as a terminal would, and starts runs on the live page.
 //
 //	go run . -program ../../../.bin/cachelab -into ../images
 package main
@@ -68,7 +68,10 @@ func draw(ctx context.Context, program, into string) (err error) {
 	if err := open(ctx, terminal, 900, 900, 1.5, "dark"); err != nil {
 		return err
 	}
-	return shoot(ctx, ".screen", filepath.Join(into, "terminal.png"))
+	if err := shoot(ctx, ".screen", filepath.Join(into, "terminal.png")); err != nil {
+		return err
+	}
+	return drawLive(ctx, program, into)
 }
 
 // ending is what a comparison ends with: the waterfalls, the table and the verdicts, below the command.
@@ -87,7 +90,13 @@ func shoot(ctx context.Context, what, file string) error {
 	if err != nil {
 		return fmt.Errorf("draw %s: %w", file, err)
 	}
-	if picture, err = fewColours(picture); err != nil {
+	return keep(picture, file)
+}
+
+// keep writes a picture.
+func keep(picture []byte, file string) error {
+	picture, err := fewColours(picture)
+	if err != nil {
 		return fmt.Errorf("draw %s: %w", file, err)
 	}
 	if err := os.WriteFile(file, picture, 0o644); err != nil {
