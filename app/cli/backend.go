@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,12 +44,23 @@ func (s *settings) checkBackend() error {
 	return errors.Join(errs...)
 }
 
+// backendStart is how long a backend may take to listen that was started at the same moment.
+const backendStart = 3 * time.Second
+
 // askBackend finds out what the backend is like that is another process.
 func (s *settings) askBackend(ctx context.Context) error {
 	if s.BackendURL == "" {
 		return nil
 	}
 	client, err := backend.Dial(ctx, backend.ClientConfig{URL: s.BackendURL})
+	for began := time.Now(); errors.Is(err, backend.ErrNotArrived) && time.Since(began) < backendStart; {
+		select {
+		case <-time.After(200 * time.Millisecond):
+			client, err = backend.Dial(ctx, backend.ClientConfig{URL: s.BackendURL})
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
