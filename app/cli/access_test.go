@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"cachelab/app/backend"
 	"cachelab/app/cli"
 	"cachelab/app/internal/redistest"
@@ -92,30 +94,97 @@ func TestEachWrongWayInIsNamed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			started := time.Now()
-			out := run(t.Context(), t, nil, append([]string{"fixed", "--redis"}, test.args...)...)
-			if took := time.Since(started); took > 3*time.Second {
-				t.Errorf("took %v, want at most 3 s", took)
+			refused(t, test.code, test.args, test.want)
+		})
+	}
+}
+
+// refused runs the program, which must end within 3 s, with a line that says all of want.
+func refused(t *testing.T, code int, way, want []string) {
+	t.Helper()
+	started := time.Now()
+	out := run(t.Context(), t, nil, append([]string{"fixed", "--redis"}, way...)...)
+	if took := time.Since(started); took > 3*time.Second {
+		t.Errorf("took %v, want at most 3 s", took)
+	}
+	equal(t, "exit code", out.code, code)
+	line, more, _ := strings.Cut(out.stderr, "\n")
+	if code == cli.ExitUsage {
+		more = strings.TrimSuffix(more, "(see cachelab fixed --help)\n")
+	}
+	if out.stdout != "" || more != "" {
+		t.Errorf("printed more than a line:\n%s%s", out.stdout, out.stderr)
+	}
+	for _, want := range want {
+		if !strings.Contains(line, want) {
+			t.Errorf("not said: %s\nbut: %s", want, line)
+		}
+	}
+	for _, secret := range []string{"s3cret", "wr0ng"} {
+		if strings.Contains(out.stderr, secret) {
+			t.Errorf("a password is printed: %s", out.stderr)
+		}
+	}
+	t.Log(line)
+}
+
+func TestEachWrongWayIntoAClusterOrASentinelIsNamed(t *testing.T) {
+	t.Parallel()
+	const key = "product:42:price"
+	for name, test := range map[string]struct {
+		url  func(t *testing.T) string
+		want []string
+	}{
+		"a cluster without slots": {func(t *testing.T) string { return redistest.Start(t, "--cluster-enabled", "yes").URL() },
+			[]string{"(cluster of 0): CLUSTERDOWN Hash slot not served; no node of the cluster serves the key's slot"}},
+		"a cluster that lacks the key's slot": {func(t *testing.T) string {
+			cluster := redistest.StartCluster(t, 3)
+			owner, err := cluster.Owner(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
 			}
-			equal(t, "exit code", out.code, test.code)
-			line, more, _ := strings.Cut(out.stderr, "\n")
-			if test.code == cli.ExitUsage {
-				more = strings.TrimSuffix(more, "(see cachelab fixed --help)\n")
+			client := redis.NewClient(&redis.Options{Addr: owner.Addr()})
+			defer client.Close()
+			slot, err := client.ClusterKeySlot(t.Context(), key).Result()
+			if err == nil {
+				err = client.ClusterDelSlots(t.Context(), int(slot)).Err()
 			}
-			if out.stdout != "" || more != "" {
-				t.Errorf("printed more than a line:\n%s%s", out.stdout, out.stderr)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, want := range test.want {
-				if !strings.Contains(line, want) {
-					t.Errorf("not said: %s\nbut: %s", want, line)
-				}
+			return "redis://" + owner.Addr()
+		}, []string{"(cluster of 3): CLUSTERDOWN ", "; no node of the cluster serves the key's slot"}},
+		"a cluster that lacks the key's node": {func(t *testing.T) string {
+			cluster := redistest.StartCluster(t, 3)
+			owner, err := cluster.Owner(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, secret := range []string{"s3cret", "wr0ng"} {
-				if strings.Contains(out.stderr, secret) {
-					t.Errorf("a password is printed: %s", out.stderr)
-				}
+			if err := owner.Stop(); err != nil {
+				t.Fatal(err)
 			}
-			t.Log(line)
+			entry := cluster.Nodes[0]
+			if entry == owner {
+				entry = cluster.Nodes[1]
+			}
+			return "redis://" + entry.Addr()
+		}, []string{"(cluster of 3): ", "connection refused; start it"}},
+		"a database of a cluster": {func(t *testing.T) string { return "redis://" + redistest.StartCluster(t, 3).Nodes[0].Addr() + "/3" }, []string{"smaller number"}},
+		"a sentinel without a master": {func(t *testing.T) string { return "redis://" + redistest.StartSentinel(t, 1, nil).Addr() },
+			[]string{"the sentinel knows no master; tell it of one (SENTINEL MONITOR)"}},
+		"a sentinel of two masters": {func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"one": "127.0.0.1:1", "two": "127.0.0.1:2"}).Addr()
+		}, []string{"the sentinel knows one, two; choose one: append ?master_name=NAME to --redis"}},
+		"a sentinel of another master": {func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"one": "127.0.0.1:1"}).Addr() + "?master_name=two"
+		}, []string{`the sentinel knows no master "two", but one; choose one: append ?master_name=NAME to --redis`}},
+		"a sentinel whose master is gone": {func(t *testing.T) string {
+			return "redis://" + redistest.StartSentinel(t, 1, map[string]string{"one": "127.0.0.1:1"}).Addr()
+		}, []string{"(sentinel: master one at 127.0.0.1:1): ", "connection refused; start it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, cli.ExitFailed, []string{test.url(t)}, test.want)
 		})
 	}
 }
