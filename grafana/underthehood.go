@@ -16,18 +16,22 @@ func underTheHood(table modes.Table) *page {
 	p.linkTo(galleryPage, "Gallery")
 
 	p.row("Redis")
-	p.panel(12, 8, "Redis commands", description("Commands that the workers sent in each interval.",
+	p.panel(8, 8, "Redis commands", description("Commands that the workers sent in each interval.",
 		"as many SET as GET: every worker stores the same value.", "mostly GET, the polls of waiters; a SET and a DEL at each expiry."),
 		p.bars(count, query(added(in(telemetry.MetricRedisCommands), "mode, command"), "{{mode}} {{command}}")))
-	p.panel(12, 8, "Commands per request", description("Redis commands of a run divided by its requests: the price of waiting, so far.",
+	p.panel(8, 8, "Redis commands by node", description("The same by the Redis that they were sent to: one, or the masters of a cluster, or before and after a failover.",
+		"one colour: GET and SET of a key go to the node that has it.", "in a cluster two: that of the key and that of the lock; where both are sent in one command, one."),
+		p.bars(count, query(added(in(telemetry.MetricRedisCommands), string(telemetry.Node)), "{{"+string(telemetry.Node)+"}}")).
+			ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassic))) // a node is of no mode
+	p.panel(8, 8, "Commands per request", description("Redis commands of a run divided by its requests: the price of waiting, so far.",
 		"2: GET and SET.", "about 8 to 12: polling costs commands, and saves calls."),
 		p.lines(count, query(during(fmt.Sprintf("%s / (%s > 0)", now(in(telemetry.MetricRedisCommands), perRun), now(in(telemetry.MetricRequests), perRun)), perRun), modeAndRun)).Decimals(1))
-	p.panel(8, 8, "Pool connections", description("Connections of the Redis client's pool, used and idle.",
+	p.panel(8, 8, "Pool connections", description("Connections of the Redis client's pool to each node, used and idle.",
 		"as many as there are workers; used only for the blink of a command, so seldom seen.", "the same: a waiter that sleeps holds no connection."),
-		p.lines(count, query(during(now(in(telemetry.MetricPoolUsage), "mode, state"), perMode), "{{mode}} {{state}}")))
+		p.lines(count, query(during(now(in(telemetry.MetricPoolUsage), "mode, node, state"), perMode), "{{mode}} {{state}}, {{node}}")))
 	p.panel(8, 8, "Pool waits and timeouts", description("How often a command had to wait for a connection, and how often it got none in time, in each interval.",
 		"0: the pool has a connection for each worker.", "0, too. Anything else means that the pool is too small, and latencies tell more of the pool than of Redis."),
-		p.bars(count, query(added(in(telemetry.MetricPoolWaits), perMode), "{{mode}} waits"), query(added(in(telemetry.MetricPoolTimeouts), perMode), "{{mode}} timeouts")))
+		p.bars(count, query(added(in(telemetry.MetricPoolWaits), "mode, node"), "{{mode}} waits, {{node}}"), query(added(in(telemetry.MetricPoolTimeouts), "mode, node"), "{{mode}} timeouts, {{node}}")))
 	p.panel(8, 8, "Pool use time", description("How long a command held its connection, p50 and p99: the round trip to Redis.",
 		"peaks at each expiry, when all ask at once.", "low: jitter spreads the polls."),
 		p.lines(millis, query(quantile("0.5", in(telemetry.MetricPoolUseTime), perMode), "{{mode}} p50"), query(quantile("0.99", in(telemetry.MetricPoolUseTime), perMode), "{{mode}} p99")))

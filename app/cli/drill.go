@@ -129,6 +129,10 @@ func runAllDrills(ctx context.Context, p Process, shared *settings, terminal *re
 			plans = append(plans, drillPlan(mode, d))
 		}
 		made, err := s.makeRuns(ctx, terminal, plans)
+		if errors.Is(err, lab.ErrNoServers) {
+			terminal.Warn(fmt.Sprintf("drill %s is left out: %v", d.Name, err))
+			continue
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("drill %s: %w", d.Name, err))
 		}

@@ -28,16 +28,27 @@ type Drill struct {
 	Settings map[string]string
 	// AnyRounds says that more or fewer rounds make sense.
 	AnyRounds bool
-	// OwnsRedis says that the drill stops its Redis, or empties it: it must be its own.
-	OwnsRedis bool
+	// Owns says which Redis the drill has of its own, as it stops, empties or changes it.
+	Owns Servers
 	// Start returns the drill's faults for one run; see [Drill.Begin].
 	Start func(Scene) Faults
 }
 
+// Servers are the Redis that a drill has of its own.
+type Servers string
+
+// What a drill may own. Without a redis-server on the machine there is only the embedded one, in the place of One.
+const (
+	Nothing Servers = ""
+	One     Servers = "a Redis"
+	Pair    Servers = "a master and a replica"
+	Cluster Servers = "a cluster of three nodes"
+)
+
 // All lists the drills, in the order in which "drill all" runs them.
 func All() []Drill {
 	return []Drill{coldStart(), slowFill(), backendError(), cancelledWinner(), deadWinner(), lostRedis(), manyKeys(), noRecheck(),
-		lostMessage(), slowFillWoken(), slowFillEarly(), slowFillStale(), earlyUnlocked(), flush()}
+		lostMessage(), slowFillWoken(), slowFillEarly(), slowFillStale(), earlyUnlocked(), flush(), failover(), slotMove()}
 }
 
 // Scene is what a drill gets from its run.
@@ -54,8 +65,15 @@ type Scene struct {
 	Report func(ctx context.Context, text string)
 	// TTL returns how long key will live, 0 if it is absent. It is no part of what is counted.
 	TTL func(ctx context.Context, key string) (time.Duration, error)
-	// Redis is the drill's own server; nil unless it OwnsRedis.
+	// Redis is the drill's own server, if it owns One.
 	Redis Server
+	// Replica is that of the drill's own Pair.
+	Replica Replica
+	// MoveSlot moves the slot of key to another node of the drill's own Cluster, and says from where to where. Halfway it calls
+	// halfway.
+	MoveSlot func(ctx context.Context, key string, halfway func()) (from, to string, err error)
+	// SentOn returns how many of the workers' commands a node of a cluster has sent on to another so far.
+	SentOn func() int
 	// Flush empties that server.
 	Flush func(ctx context.Context) error
 
@@ -74,6 +92,14 @@ type Scene struct {
 type Server interface {
 	Stop() error
 	Start(ctx context.Context) error
+}
+
+// Replica is the replica of a master.
+type Replica interface {
+	// CutOff keeps from it what its master is told from now on.
+	CutOff(ctx context.Context) error
+	// FailOver makes it the master, and kills the one that was.
+	FailOver(ctx context.Context) error
 }
 
 // Faults are the decorators of one run.

@@ -20,8 +20,8 @@ is no help then: there is none. What is left is the fill lock: all wait for one 
 		Traffic: true,
 		Settings: map[string]string{"workers": "20", "rate": "300", "for": "8s", "ttl": "2s", "lock-ttl": "2s", "backend-latency": "250ms",
 			"backend-jitter": "0", "quiet": "true"},
-		OwnsRedis: true,
-		Start:     startFlush,
+		Owns:  One,
+		Start: startFlush,
 	}
 }
 

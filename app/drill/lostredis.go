@@ -22,9 +22,9 @@ func lostRedis() Drill {
 		Long: `Round 2: Redis stops while the winner's backend call runs, and comes back 700 ms later, empty. The winner has its
 value, but can neither store it nor unlock; the waiters fail after three errors each. Nobody calls the backend instead.
 Round 3 is clean. The drill starts a redis-server of its own for this; without one it uses the embedded server.`,
-		Settings:  map[string]string{"rounds": "3", "ttl": "1s"},
-		OwnsRedis: true,
-		Start:     startLostRedis,
+		Settings: map[string]string{"rounds": "3", "ttl": "1s"},
+		Owns:     One,
+		Start:    startLostRedis,
 	}
 }
 

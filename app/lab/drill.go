@@ -21,28 +21,51 @@ import (
 	"cachelab/telemetry"
 )
 
-// takeOwnRedis starts a redis-server for a drill that stops or empties its Redis, or chooses the embedded one.
-func (l *Lab) takeOwnRedis(ctx context.Context, d *drill.Drill) error {
-	if d == nil || !d.OwnsRedis || l.server != nil {
+// ErrNoServers says that a drill cannot have the servers that it needs.
+var ErrNoServers = errors.New("this drill starts redis-server processes of its own")
+
+// takeOwnRedis starts what the drill has of its own. In the place of one server the embedded one may do.
+func (l *Lab) takeOwnRedis(ctx context.Context, d *drill.Drill) (err error) {
+	switch {
+	case d == nil || d.Owns == drill.Nothing || l.owns():
 		return nil
+	case d.Owns == drill.One && l.config.Redis.Embedded:
+		return l.takeEmbedded()
+	case l.config.Redis.Embedded:
+		return fmt.Errorf("%w, %s, and --redis is embedded", ErrNoServers, d.Owns)
 	}
-	if !l.config.Redis.Embedded {
-		server, err := redisserver.New(ctx)
-		if err == nil {
-			l.server = server
-			l.terminal.Notice(fmt.Sprintf("redis: this drill stops or empties its Redis, so it has one of its own, at %s", server.Addr()))
-			return nil
+	where := ""
+	switch d.Owns {
+	case drill.Pair:
+		if l.pair, err = redisserver.NewPair(ctx); err == nil {
+			where, _ = l.pair.Master(ctx)
 		}
-		if !errors.Is(err, redisserver.ErrNone) {
-			return err
+	case drill.Cluster:
+		if l.cluster, err = redisserver.NewCluster(ctx, 3); err == nil {
+			where = l.cluster.Nodes[0].Addr()
 		}
-		l.terminal.Notice(fmt.Sprintf("redis: this drill stops or empties its Redis: %v, so it uses the embedded one", err))
+	default:
+		if l.server, err = redisserver.New(ctx); err == nil {
+			where = l.server.Addr()
+		}
 	}
-	if l.embedded != nil {
+	switch {
+	case err == nil:
+		l.terminal.Notice(fmt.Sprintf("redis: this drill stops, empties or changes its Redis, so it has %s of its own, at %s", d.Owns, where))
 		return nil
+	case !errors.Is(err, redisserver.ErrNone):
+		return err
+	case d.Owns != drill.One:
+		return fmt.Errorf("%w, %s: %w", ErrNoServers, d.Owns, err)
 	}
-	var err error
-	l.embedded, err = embedded.Start()
+	l.terminal.Notice(fmt.Sprintf("redis: this drill stops or empties its Redis: %v, so it uses the embedded one", err))
+	return l.takeEmbedded()
+}
+
+func (l *Lab) takeEmbedded() (err error) {
+	if l.embedded == nil {
+		l.embedded, err = embedded.Start()
+	}
 	return err
 }
 
@@ -91,8 +114,13 @@ func (s *session) faults(d *drill.Drill, judge herd.Judge, tell events.Handler) 
 		Probe:    s.bridge.Probe(cache.NoProbe{}),
 		NewToken: s.bridge.NewToken,
 	}
-	if d.OwnsRedis {
+	switch d.Owns {
+	case drill.One:
 		scene.Redis, scene.Flush = s.ownRedis(), s.redis.Flush
+	case drill.Pair:
+		scene.Replica = s.pair
+	case drill.Cluster:
+		scene.MoveSlot, scene.SentOn = s.redis.MoveSlot, func() int { return int(s.sentOn.Load()) }
 	}
 	return d.Begin(scene)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -79,10 +80,13 @@ type Lab struct {
 	instance string // names this process in telemetry
 	process  int    // the number of this process, from 1; 0 if it is the only one, or coordinates
 	terminal *report.Terminal
-	where    string              // what a Redis of the user's has turned out to be; "" before it was opened
-	embedded *embedded.Server    // nil if a real Redis is used
-	server   *redisserver.Server // of a drill that stops its Redis; nil otherwise
-	shared   *sharedBackend      // nil unless this process serves the backend to others of its runs
+	where    string               // where the Redis is and what it has turned out to be; "" before it was opened
+	embedded *embedded.Server     // nil if a real Redis is used
+	server   *redisserver.Server  // of a drill that stops its Redis; nil otherwise
+	pair     *redisserver.Pair    // of a drill that fails over; nil otherwise
+	cluster  *redisserver.Cluster // of a drill that moves slots; nil otherwise
+	sentOn   atomic.Int64         // commands that a node of a cluster has sent on to another
+	shared   *sharedBackend       // nil unless this process serves the backend to others of its runs
 }
 
 // Open chooses the Redis, and starts the embedded one if need be; one line says so.
@@ -119,6 +123,12 @@ func (l *Lab) Close() error {
 	if l.server != nil {
 		errs = append(errs, l.server.Close())
 	}
+	if l.pair != nil {
+		errs = append(errs, l.pair.Close())
+	}
+	if l.cluster != nil {
+		errs = append(errs, l.cluster.Close())
+	}
 	if l.embedded != nil {
 		errs = append(errs, l.embedded.Close())
 	}
@@ -128,7 +138,10 @@ func (l *Lab) Close() error {
 func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.Client) error) (r *redisstore.Redis, err error) {
 	key := l.config.Key
 	options := redisstore.Options{Target: l.config.Redis, Workers: l.config.Workers, Herd: l.config.allWorkers(), Name: "cachelab-" + id, Instrument: instrument,
-		Keys: []string{key, cache.LockKey(key)}, Redirected: telemetry.Redirected}
+		Keys: []string{key, cache.LockKey(key)}, Redirected: func(ctx context.Context, word, addr string) {
+			l.sentOn.Add(1)
+			telemetry.Redirected(ctx, word, addr)
+		}}
 	if l.splits() {
 		options.Workers = 1 // they are other processes'
 	}
@@ -137,22 +150,29 @@ func (l *Lab) openRedis(ctx context.Context, id string, instrument func(*redis.C
 	}
 	switch {
 	case l.server != nil:
-		return redisstore.OpenAt(ctx, l.server.Addr(), options)
+		r, err = redisstore.OpenAt(ctx, l.server.Addr(), options)
+	case l.pair != nil:
+		options.Master = l.pair.Master
+		r, err = redisstore.Open(ctx, options)
+	case l.cluster != nil:
+		r, err = redisstore.OpenAt(ctx, l.cluster.Nodes[0].Addr(), options)
 	case l.embedded != nil:
 		options.Commands, options.Starts = l.embedded.Commands, l.embedded.Starts
 		return redisstore.OpenAt(ctx, l.embedded.Addr(), options)
+	default:
+		r, err = redisstore.Open(ctx, options)
 	}
-	if r, err = redisstore.Open(ctx, options); err == nil {
+	if err == nil {
 		l.where = r.Where()
 	}
 	return r, err
 }
 
+// owns says whether a drill has servers of its own.
+func (l *Lab) owns() bool { return l.server != nil || l.pair != nil || l.cluster != nil }
+
 func (l *Lab) redisName() string {
-	if l.server != nil {
-		return "redis://" + l.server.Addr()
-	}
-	if l.embedded != nil {
+	if l.embedded != nil && !l.owns() {
 		return "embedded"
 	}
 	return cmp.Or(l.where, l.config.Redis.Location())

@@ -21,7 +21,7 @@ import (
 // refused: that is a warning.
 func (l *Lab) ready(ctx context.Context, id string, all ...modes.Mode) error {
 	err := l.tryRedis(ctx, id, all)
-	if refusal := (*redisstore.Refusal)(nil); !errors.As(err, &refusal) || !l.config.Redis.Auto || l.embedded != nil || l.server != nil {
+	if refusal := (*redisstore.Refusal)(nil); !errors.As(err, &refusal) || !l.config.Redis.Auto || l.embedded != nil || l.owns() {
 		return err
 	}
 	if err := l.embed(fmt.Sprintf(" (%v)", err)); err != nil {

@@ -226,9 +226,10 @@ func strangers(clients, name string) map[string]time.Duration {
 	return all
 }
 
-// housekeeping tells the servers' own connections from those of clients: a replica's, and a sentinel's.
+// housekeeping tells the servers' own connections from those of clients: a replica's, a sentinel's, and that of a cluster's node
+// from which keys move here.
 func housekeeping(fields map[string]string) bool {
-	return strings.Contains(fields["flags"], "S") || sentinelClient.MatchString("name="+fields["name"])
+	return strings.Contains(fields["flags"], "S") || fields["cmd"] == "restore-asking" || sentinelClient.MatchString("name="+fields["name"])
 }
 
 // sentinelClient is how sentinels name their connections.

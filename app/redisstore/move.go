@@ -59,34 +59,39 @@ func (r *Redis) move(ctx context.Context, source, target *redis.Client, key stri
 		return err
 	}
 	halfway()
-	if err := migrate(ctx, source, target.Options().Addr, int(slot.Val())); err != nil {
+	keys, err := migrate(ctx, source, target.Options().Addr, int(slot.Val()))
+	if err != nil {
 		return err
+	}
+	if keys > 0 {
+		r.dialled.Add(1) // by the source: it keeps the connection for the next key
 	}
 	if err := set(target, "NODE", targetID.Val()); err != nil {
 		return err
 	}
-	masters, err := r.keeper.masters(ctx)
+	masters, err := r.keeper.masters(ctx) // the others would hear of it a little later
 	for _, master := range masters {
 		err = errors.Join(err, set(master, "NODE", targetID.Val()))
 	}
 	return err
 }
 
-// migrate moves the keys of a slot.
-func migrate(ctx context.Context, source *redis.Client, addr string, slot int) error {
+// migrate moves the keys of a slot, and returns how many there were.
+func migrate(ctx context.Context, source *redis.Client, addr string, slot int) (moved int, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for {
 		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 100).Result()
 		if err != nil || len(keys) == 0 {
-			return err
+			return moved, err
 		}
 		for _, key := range keys { // which may expire meanwhile
 			if err := source.Migrate(ctx, host, port, key, 0, migrateTimeout).Err(); err != nil {
-				return err
+				return moved, err
 			}
+			moved++
 		}
 	}
 }

@@ -28,7 +28,10 @@ const (
 
 // Options say how to open a Redis.
 type Options struct {
-	Target  Target
+	Target Target
+	// Master, if set, says where the master is, host:port, of servers of the caller's own of which another may become it. It is
+	// asked again when that one fails; Target does not count then.
+	Master  func(ctx context.Context) (addr string, err error)
 	Workers int // the pool is sized for them
 	// Herd is how many workers there are in all processes, if there are more: replies take their time then.
 	Herd int
@@ -86,6 +89,13 @@ func Probe(ctx context.Context, t Target) error {
 // Open connects to the servers behind the target, whatever they are, and warms a connection for each worker up to a limit. The
 // error says what was tried and what to do. The caller must Close.
 func Open(ctx context.Context, options Options) (*Redis, error) {
+	if options.Master != nil {
+		master, err := options.Master(ctx)
+		if err != nil {
+			return nil, err
+		}
+		options.Target = at(master)
+	}
 	r := &Redis{options: options, kind: Standalone, where: options.Target.Location()}
 	err := r.start(ctx)
 	if err == nil {
@@ -128,10 +138,13 @@ func (r *Redis) start(ctx context.Context) error {
 		if err != nil {
 			return r.refused(ctx, "SENTINEL MASTERS", err)
 		}
-		slots, entry = watchers.slots, master
+		slots, entry = oneMaster(watchers.masterNow), master
 		r.where += fmt.Sprintf(" (sentinel: master %s at %s)", watchers.name, master)
 	default:
 		r.kind = Standalone
+	}
+	if r.options.Master != nil {
+		slots, r.kind = oneMaster(r.options.Master), Sentinel
 	}
 	if err := errors.Join(r.connect(entry, slots), asked.close()); err != nil {
 		return err

@@ -19,7 +19,7 @@ type Topology string
 const (
 	Standalone Topology = "standalone" // also what cannot be asked
 	Cluster    Topology = "cluster"
-	Sentinel   Topology = "sentinel"
+	Sentinel   Topology = "sentinel" // or whoever else says which server is the master now
 )
 
 // hello is what a server says of itself: its mode and version, among others; nil if it does not say. HELLO may be refused, and
@@ -85,19 +85,27 @@ func (s *sentinels) at(addr string) *redis.Options {
 	return &o
 }
 
-// slots says where the master is now, as a cluster of one: its node has all slots.
-func (s *sentinels) slots(ctx context.Context) ([]redis.ClusterSlot, error) {
+// masterNow asks the sentinels in turn where the master is now.
+func (s *sentinels) masterNow(ctx context.Context) (addr string, err error) {
 	var errs []error
-	for _, addr := range s.addrs {
-		sentinel := redis.NewSentinelClient(s.at(addr))
-		master, err := masterOf(ctx, sentinel, addr, s.name)
+	for _, at := range s.addrs {
+		sentinel := redis.NewSentinelClient(s.at(at))
+		master, err := masterOf(ctx, sentinel, at, s.name)
 		_ = sentinel.Close()
 		if err == nil {
-			return []redis.ClusterSlot{{End: lastSlot, Nodes: []redis.ClusterNode{{Addr: master}}}}, nil
+			return master, nil
 		}
-		errs = append(errs, fmt.Errorf("ask the sentinel %s for the master %q: %w", addr, s.name, err))
+		errs = append(errs, fmt.Errorf("ask the sentinel %s for the master %q: %w", at, s.name, err))
 	}
-	return nil, errors.Join(errs...)
+	return "", errors.Join(errs...)
+}
+
+// oneMaster describes a master that may change as a cluster of one: its node has all slots.
+func oneMaster(now func(context.Context) (string, error)) func(context.Context) ([]redis.ClusterSlot, error) {
+	return func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		addr, err := now(ctx)
+		return []redis.ClusterSlot{{End: lastSlot, Nodes: []redis.ClusterNode{{Addr: addr}}}}, err
+	}
 }
 
 const lastSlot = 16383
