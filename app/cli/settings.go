@@ -93,7 +93,7 @@ func newSettings(d defaults) *settings {
 	add(s, "wait-timeout", "", "a waiter's limit (default: lock TTL + 2 x backend latency + 1s, and 1s for each 5,000 workers)", &s.WaitTimeout,
 		optional(duration(time.Millisecond)))
 	s.addBackend()
-	add(s, "backend", "", "URL of a cachelab backend to call, instead of the backend inside", &s.BackendURL, optional(backendURL))
+	add(s, "backend", "", "URL of a cachelab backend to call, instead of the backend inside", &s.BackendURL, optional(backendURL)).secret = true
 	add(s, "redis", "auto", "auto (localhost:6379 if it answers, else embedded), embedded, or a URL", &s.Redis,
 		redisstore.ParseTarget).secret = true
 	add(s, "redis-ca", "", "certificates of the authorities to trust with rediss://, PEM, instead of the system's", &s.access.CA, text)
