@@ -24,8 +24,13 @@ import (
 var (
 	oftenSet  = []string{"workers", "processes", "rounds", "rate", "each", "for", "backend-latency", "backend-capacity", "ttl"}
 	seldomSet = []string{"ttl-jitter", "lock-ttl", "wait-timeout", "backend-jitter", "backend-fail", "seed", "beta", "early-lock", "grace"}
-	notOfPage = []string{"json", "results", "verify", "jaeger-api", "prometheus-url", "report", "quiet"}
+	notOfPage = []string{"json", "results", "verify", "jaeger-api", "prometheus-url", "report", "quiet", "joiners", "join-wait", "run-id", "rank"}
 )
+
+// settable reports whether a visitor may set it, where the command has it.
+func settable(name string) bool {
+	return slices.Contains(oftenSet, name) || slices.Contains(seldomSet, name)
+}
 
 // Kinds of show that are no drill.
 const (
@@ -63,7 +68,7 @@ Only this machine can reach it unless --listen says otherwise: whoever can may s
 func newPageSettings() (s *settings, listen *string) {
 	s, listen = newSettings(usual()), new(string)
 	for _, one := range s.all {
-		one.fixed = slices.Contains(slices.Concat(oftenSet, seldomSet, notOfPage), one.name)
+		one.fixed = settable(one.name) || slices.Contains(notOfPage, one.name)
 	}
 	s.find("redis").text = "embedded"
 	s.find("records").text = ""
@@ -154,28 +159,27 @@ func (w shows) show(c web.Choice) (s *show, faults []web.Fault) {
 	if n := len(c.Strategies); s.drill == nil && (n == 0 || n > mostStrategies) {
 		return nil, []web.Fault{{Field: "strategies", Text: fmt.Sprintf("want 1 to %d strategies", mostStrategies)}}
 	}
-	for _, one := range s.all {
-		settable := slices.Contains(oftenSet, one.name) || slices.Contains(seldomSet, one.name)
-		shared := w.page.find(one.name)
-		switch text, given := c.Settings[one.name]; {
-		case settable && !one.fixed && given:
-			if text != one.text {
-				_ = one.Set(text)
-			}
-		case settable || one.from != "default":
-		case shared != nil && !shared.fixed:
-			if one.text != shared.text && one.name != "records" { // which has no place in the command
-				one.from = cmp.Or(strings.TrimPrefix(shared.from, "default"), "--"+one.name)
-			}
-			one.text = shared.text
-		default:
-			one.fixed = true
+	for name, text := range c.Settings {
+		switch one := s.find(name); {
+		case one == nil || one.fixed || !settable(name):
+			faults = append(faults, web.Fault{Field: name, Text: "there is no such setting here"})
+		case text != one.text:
+			_ = one.Set(text)
 		}
 	}
-	for name := range c.Settings {
-		if one := s.find(name); one == nil || one.fixed || !slices.Contains(slices.Concat(oftenSet, seldomSet), name) {
-			faults = append(faults, web.Fault{Field: name, Text: "there is no such setting here"})
+	for _, one := range s.all {
+		if settable(one.name) || one.from != "default" { // the visitor's
+			continue
 		}
+		shared := w.page.find(one.name)
+		if shared == nil || shared.fixed {
+			one.fixed = true
+			continue
+		}
+		if one.text != shared.text && one.name != "records" { // which has no place in the command
+			one.from = cmp.Or(strings.TrimPrefix(shared.from, "default"), "--"+one.name)
+		}
+		one.text = shared.text
 	}
 	return s, append(faults, faultsOf(s.resolve(w.LookupEnv))...)
 }

@@ -308,6 +308,19 @@ func TestThePageRefusesWhatTheCommandLineRefuses(t *testing.T) {
 	}
 }
 
+// Whoever adds a flag to the runs says whether it is the page's own, a visitor's, or none of both.
+func TestThePageHasTheFlagsThatAreMeantForIt(t *testing.T) {
+	var names []string
+	for _, flag := range cli.FlagsOf("page") {
+		names = append(names, flag.Name)
+	}
+	want := []string{"key", "backend", "redis", "redis-ca", "redis-cert", "redis-key", "redis-sni", "redis-password-file", "telemetry", "jaeger-url", "grafana-url",
+		"records", "listen"}
+	if !slices.Equal(names, want) {
+		t.Errorf("page has the flags %q, want %q: see the lists in webpage.go", names, want)
+	}
+}
+
 // formOf is the form that the page has.
 func formOf(t *testing.T, p aPage) (form web.Form) {
 	t.Helper()
