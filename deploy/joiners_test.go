@@ -18,12 +18,18 @@ func (s *servers) telemetry() []string {
 // What joiners did is stored as the coordinator prints it, who saw nothing of it.
 func TestARunOfJoinersIsStoredAsItWasPrinted(t *testing.T) {
 	s := startServers(t)
+	listen := "127.0.0.1:" + unusedPorts(t, 1)[0]
+	start(t, s.telemetry(), s.program, "backend", "--listen", listen, "--backend-capacity", "0")
+	eventually(t, startLimit, "the backend answers", func() error {
+		_, err := fetch(t, "http://"+listen+"/healthz")
+		return err
+	})
 	for mode, calls := range map[string]int{"broken": 3 * 3 * 20, "coalesced": 3 * 3, "fixed": 3, "woken": 3} {
 		id := "joined-" + mode
 		for range 2 {
 			start(t, s.telemetry(), s.program, "join", id)
 		}
-		r := s.lab(t, mode, "--processes", "1", "--joiners", "2", "--run-id", id, "--workers", "20", "--rounds", "3", "--ttl", "1s")
+		r := s.lab(t, mode, "--processes", "1", "--joiners", "2", "--run-id", id, "--workers", "20", "--rounds", "3", "--ttl", "1s", "--backend", "http://"+listen)
 		if r.code != 0 || !r.json.Verdict.OK || r.json.BackendCalls != calls || r.json.Run != id {
 			t.Fatalf("%s: exit %d, %d backend calls:\n%s", mode, r.code, r.json.BackendCalls, r.out)
 		}

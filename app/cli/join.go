@@ -46,6 +46,9 @@ func (s *settings) checkFleet() (faults []error) {
 	if s.Joiners > 0 && s.Redis.Embedded {
 		wrong("joiners", "--joiners need a Redis that they can reach: give --redis a URL, not embedded")
 	}
+	if s.Joiners > 0 && s.BackendURL == "" {
+		wrong("joiners", "--joiners need a backend that all can reach: start one with cachelab backend --listen HOST:8042, and give --backend http://HOST:8042")
+	}
 	if s.rank > 0 && s.RunID == "" {
 		wrong("rank", "--rank needs --run-id, the same for all, so that they find each other")
 	}

@@ -18,14 +18,29 @@ import (
 	"cachelab/app/internal/redistest"
 )
 
+// place is where processes of one run find each other: a Redis and a backend.
+type place struct {
+	*redistest.Server
+	backend string // its URL
+}
+
+// newPlace starts both. A backend call takes about as long as is said.
+func newPlace(t *testing.T, latency string) place {
+	t.Helper()
+	p := start(t, "backend", "--listen", "127.0.0.1:0", "--backend-latency", latency)
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	eventually(t, "the backend listens", func() bool { return url.MatchString(p.text()) })
+	return place{redistest.Start(t), url.FindString(p.text())}
+}
+
 // herdOf are the arguments of a coordinator that waits for joiners.
-func herdOf(server *redistest.Server, id string, joiners int, more ...string) []string {
+func (p place) herdOf(id string, joiners int, more ...string) []string {
 	return append([]string{"fixed", "--joiners", fmt.Sprint(joiners), "--run-id", id, "--workers", "5", "--rounds", "3", "--ttl", "500ms", "--lock-ttl", "3s",
-		"--redis", server.URL()}, more...)
+		"--redis", p.URL(), "--backend", p.backend}, more...)
 }
 
 // joiner starts one.
-func joiner(t *testing.T, server *redistest.Server, more ...string) *program {
+func joiner(t *testing.T, server place, more ...string) *program {
 	t.Helper()
 	return start(t, append([]string{"join", "--quiet=false", "--redis", server.URL()}, more...)...)
 }
@@ -45,11 +60,11 @@ func streams(t *testing.T, c *redis.Client) []string {
 }
 
 func TestJoinersTakePartInOneRunWithOneVerdict(t *testing.T) {
-	server := redistest.Start(t)
-	c, file := client(t, server), filepath.Join(t.TempDir(), "run.json")
+	server := newPlace(t, "250ms")
+	c, file := client(t, server.Server), filepath.Join(t.TempDir(), "run.json")
 	early := joiner(t, server, "herd-1")
 	early.says("run herd-1 is not open for joiners at " + server.URL() + ", and no other is; waiting for it")
-	p := start(t, herdOf(server, "herd-1", 2, "--processes", "1", "--json", file)...)
+	p := start(t, server.herdOf("herd-1", 2, "--processes", "1", "--json", file)...)
 	early.says("joined run herd-1 (rounds, fixed) as process 2 of 3, with 5 workers")
 	// The settings of the run may be given once more, in other words.
 	late := joiner(t, server, "--ttl", "0.5s", "--workers", "5")
@@ -80,9 +95,9 @@ func TestJoinersTakePartInOneRunWithOneVerdict(t *testing.T) {
 }
 
 func TestWhoCannotJoinIsRefusedByName(t *testing.T) {
-	server := redistest.Start(t)
+	server := newPlace(t, "250ms")
 	file := filepath.Join(t.TempDir(), "run.json")
-	p := start(t, herdOf(server, "herd-1", 2, "--json", file)...)
+	p := start(t, server.herdOf("herd-1", 2, "--json", file)...)
 	p.says("waiting up to 1m0s for 2 joiners")
 	refused := func(one *program, there, here string) {
 		t.Helper()
@@ -97,7 +112,7 @@ func TestWhoCannotJoinIsRefusedByName(t *testing.T) {
 
 	refused(joiner(t, server, "herd-2", "--join-wait", "1s"), "run herd-2 is not open for joiners at "+server.URL()+"; open are: herd-1, after 1s: start its coordinator with --joiners N --run-id herd-2", "")
 
-	another := client(t, server)
+	another := client(t, server.Server)
 	line, err := (meeting.Run{ID: "herd-1", Redis: another}).Join(t.Context())
 	must(t, err)
 	hello, err := fleet.NewMessage(fleet.KindHello, fleet.Hello{Protocol: 99, Version: "v9", PID: 4711, Host: "there"})
@@ -124,15 +139,15 @@ func TestWhoCannotJoinIsRefusedByName(t *testing.T) {
 		}
 	}
 	equal(t, "Redis's counts", read(t, file).RedisCommands.Standing, "exact") // a joiner that was refused is no stranger
-	if left := streams(t, client(t, server)); len(left) > 0 {
+	if left := streams(t, client(t, server.Server)); len(left) > 0 {
 		t.Errorf("left in Redis are %q", left)
 	}
 }
 
 func TestAJoinerThatIsKilledInARoundIsNamed(t *testing.T) {
-	server := redistest.Start(t)
-	c := client(t, server)
-	p := start(t, herdOf(server, "herd-1", 2, "--processes", "1", "--backend-latency", "1s")...)
+	server := newPlace(t, "1s")
+	c := client(t, server.Server)
+	p := start(t, server.herdOf("herd-1", 2, "--processes", "1")...)
 	one, other := joiner(t, server, "herd-1"), joiner(t, server, "herd-1")
 	p.inRound(c)
 	must(t, one.cmd.Process.Kill())
@@ -147,9 +162,9 @@ func TestAJoinerThatIsKilledInARoundIsNamed(t *testing.T) {
 }
 
 func TestAJoinerLeavesOnCtrlC(t *testing.T) {
-	server := redistest.Start(t)
-	c := client(t, server)
-	p := start(t, herdOf(server, "herd-1", 1, "--backend-latency", "1s")...)
+	server := newPlace(t, "1s")
+	c := client(t, server.Server)
+	p := start(t, server.herdOf("herd-1", 1)...)
 	one := joiner(t, server, "herd-1")
 	p.inRound(c)
 	must(t, one.cmd.Process.Signal(syscall.SIGINT))
@@ -161,8 +176,8 @@ func TestAJoinerLeavesOnCtrlC(t *testing.T) {
 }
 
 func TestJoinersLeaveWhenTheirCoordinatorEnds(t *testing.T) {
-	server := redistest.Start(t)
-	c := client(t, server)
+	server := newPlace(t, "1s")
+	c := client(t, server.Server)
 	for _, test := range []struct {
 		by   syscall.Signal
 		says string
@@ -171,7 +186,7 @@ func TestJoinersLeaveWhenTheirCoordinatorEnds(t *testing.T) {
 		{syscall.SIGINT, "", 0},
 		{syscall.SIGKILL, "the coordinator of run herd-1: fell silent for 10s", 1},
 	} {
-		p := start(t, herdOf(server, "herd-1", 1, "--backend-latency", "1s")...)
+		p := start(t, server.herdOf("herd-1", 1)...)
 		one := joiner(t, server, "herd-1")
 		p.inRound(c)
 		must(t, p.cmd.Process.Signal(test.by))
@@ -187,8 +202,8 @@ func TestJoinersLeaveWhenTheirCoordinatorEnds(t *testing.T) {
 }
 
 func TestJoinersThatDoNotComeAreNotWaitedForForEver(t *testing.T) {
-	server := redistest.Start(t)
-	p := start(t, herdOf(server, "herd-1", 2, "--join-wait", "3s")...)
+	server := newPlace(t, "250ms")
+	p := start(t, server.herdOf("herd-1", 2, "--join-wait", "3s")...)
 	one := joiner(t, server)
 	one.says("joined run herd-1")
 	equal(t, "exit code", p.wait(), 1)
@@ -198,11 +213,11 @@ func TestJoinersThatDoNotComeAreNotWaitedForForEver(t *testing.T) {
 }
 
 func TestAJoinerThatStaysJoinsOneRunAfterTheOther(t *testing.T) {
-	server := redistest.Start(t)
+	server := newPlace(t, "250ms")
 	one := joiner(t, server, "--stay")
 	for _, id := range []string{"herd-1", "herd-2"} {
 		file := filepath.Join(t.TempDir(), "run.json")
-		p := start(t, herdOf(server, id, 1, "--json", file)...)
+		p := start(t, server.herdOf(id, 1, "--json", file)...)
 		equal(t, "exit code", p.wait(), 0)
 		run := read(t, file)
 		equal(t, "requests", run.Requests, 15)
@@ -215,10 +230,10 @@ func TestAJoinerThatStaysJoinsOneRunAfterTheOther(t *testing.T) {
 
 // Processes that are started alike, as by an Indexed Job, in any order.
 func TestProcessesThatAreStartedAlikeFindTheirPlacesByRank(t *testing.T) {
-	server := redistest.Start(t)
+	server := newPlace(t, "250ms")
 	var all []*program
 	for _, rank := range []string{"2", "0", "1"} {
-		all = append(all, start(t, herdOf(server, "herd-1", 2, "--processes", "1", "--rank", rank)...))
+		all = append(all, start(t, server.herdOf("herd-1", 2, "--processes", "1", "--rank", rank)...))
 	}
 	for _, one := range all {
 		if code := one.wait(); code != 0 {
@@ -229,21 +244,22 @@ func TestProcessesThatAreStartedAlikeFindTheirPlacesByRank(t *testing.T) {
 }
 
 func TestWhatAJoinerCannotDoIsRefusedBeforeAnythingIsStarted(t *testing.T) {
-	server := redistest.Start(t)
+	server := newPlace(t, "250ms")
 	for args, wrong := range map[string]string{
-		"join herd-1 --redis embedded":                    "a joiner needs the Redis of the run: give --redis its URL, not embedded",
-		"join herd-1 herd-2":                              "join takes the id of a run",
-		"join her{d}":                                     "want 1 to 64 letters",
-		"join herd-1 --rounds=x":                          "--rounds",
-		"fixed --joiners 2 --redis embedded":              "--joiners need a Redis that they can reach: give --redis a URL, not embedded",
-		"fixed --joiners 51":                              "from 0 to 50",
-		"fixed --rank 1 --joiners 1":                      "--rank needs --run-id",
-		"fixed --rank 3 --joiners 2 --run-id herd-1":      "--rank 3 is beyond the 2 --joiners",
-		"fixed --run-id a:b":                              "want 1 to 64 letters",
-		"fixed --joiners 50 --workers 50000":              "want at most 100000 workers in all",
-		"compare --joiners 2 --redis " + server.URL():     "--joiners and --run-id are for one run, and these are several",
-		"compare --run-id herd-1 --redis " + server.URL(): "--joiners and --run-id are for one run, and these are several",
-		"drill slow-fill --joiners 2":                     "unknown flag: --joiners",
+		"join herd-1 --redis embedded":               "a joiner needs the Redis of the run: give --redis its URL, not embedded",
+		"join herd-1 herd-2":                         "join takes the id of a run",
+		"join her{d}":                                "want 1 to 64 letters",
+		"join herd-1 --rounds=x":                     "--rounds",
+		"fixed --joiners 2 --redis embedded":         "--joiners need a Redis that they can reach: give --redis a URL, not embedded",
+		"fixed --joiners 51":                         "from 0 to 50",
+		"fixed --joiners 2":                          "--joiners need a backend that all can reach",
+		"fixed --rank 1 --joiners 1":                 "--rank needs --run-id",
+		"fixed --rank 3 --joiners 2 --run-id herd-1": "--rank 3 is beyond the 2 --joiners",
+		"fixed --run-id a:b":                         "want 1 to 64 letters",
+		"fixed --joiners 50 --workers 50000":         "want at most 100000 workers in all",
+		"compare --joiners 2 --backend " + server.backend + " --redis " + server.URL(): "--joiners and --run-id are for one run, and these are several",
+		"compare --run-id herd-1 --redis " + server.URL():                              "--joiners and --run-id are for one run, and these are several",
+		"drill slow-fill --joiners 2":                                                  "unknown flag: --joiners",
 	} {
 		p := start(t, strings.Fields(args)...)
 		equal(t, "exit code of "+args, p.wait(), 2)
