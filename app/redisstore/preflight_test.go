@@ -115,8 +115,6 @@ func TestWhatRedisRefusesIsNamedBeforeTheRun(t *testing.T) {
 		{"Redis 6.0", old("6.0.16", false, version("6.0.16")), []string{"ERR syntax error", "the lab needs Redis 7.0, this is 6.0.16"}},
 		{"Redis 6.2 without INFO", old("6.2.7", true, redistest.Err("NOPERM this user has no permissions to run the 'info' command")),
 			[]string{"the lab needs Redis 7.0, this is 6.2.7"}},
-		{"a cluster without slots", func(t *testing.T) string { return redistest.Start(t, "--cluster-enabled", "yes").URL() },
-			[]string{"CLUSTERDOWN Hash slot not served", "no node of the cluster serves"}},
 		{"another node's slot", refuse(hotLock, "MOVED 11224 127.0.0.1:7001"), []string{"MOVED 11224 127.0.0.1:7001", "a node of a Redis Cluster"}},
 		{"a replica", func(t *testing.T) string {
 			master := redistest.Start(t)
