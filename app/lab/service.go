@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"cachelab/app/backend"
@@ -76,6 +78,9 @@ func (c Config) answerLimit() time.Duration { return 2*c.patience() + 2*time.Sec
 func (s *session) settle(ctx context.Context, l herd.Ledger) {
 	n := s.service.Stats()
 	s.facts.BackendPeak, s.served = n.Peak, n.Calls
+	if s.client == nil && s.splits() && s.config.Joiners > 0 {
+		s.served = l.BackendCalls // who joined has a backend inside, of which nothing else is known here
+	}
 	if s.client == nil {
 		return
 	}
@@ -92,6 +97,9 @@ func (s *session) settle(ctx context.Context, l herd.Ledger) {
 		made.Calls = l.BackendCalls
 	}
 	about.Text = backend.Account(made, report.Calls)
+	if slices.ContainsFunc(s.facts.Processes, func(p facts.Process) bool { return p.Lost != "" }) {
+		about.Text = fmt.Sprintf("the lab knows of %s: what a lost process called is not known", herd.Count(l.BackendCalls, "call"))
+	}
 	s.facts.BackendPeak, s.served = report.Peak, 0
 	if spans := report.Spans; spans != nil && spans.Ended > 0 {
 		s.served = report.Calls

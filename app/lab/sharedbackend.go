@@ -31,6 +31,9 @@ func (l *Lab) shareBackend(s *session) (*backend.Service, error) {
 			return nil, fmt.Errorf("for the other processes: %w", err)
 		}
 		l.shared = shared
+		if l.config.Joiners > 0 {
+			l.terminal.Warn("without --backend each joiner has a backend inside: which calls were redundant or repeated, and the peak, is known for each alone")
+		}
 	}
 	l.shared.mu.Lock()
 	l.shared.sessions[s.account()] = s
