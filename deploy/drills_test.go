@@ -23,9 +23,8 @@ func TestEveryDrillIsStoredAsItWasPrinted(t *testing.T) {
 		t.Fatalf("drill --help lists %q", drills)
 	}
 	shorter := map[string][]string{"no-recheck": {"--rounds", "4"}}
-	says := map[string]string{
-		"lost-redis": "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed",
-	}
+	const failed = "the app, Jaeger and Prometheus agree; Redis's own counts are no check where commands failed"
+	says := map[string]string{"lost-redis": failed, "failover": failed}
 	for _, d := range drills {
 		name := d[1]
 		if name == "all" {
