@@ -134,7 +134,7 @@ interrupted, 2 bad usage, 3 it did not do what its mode promises.`,
 		command.GroupID = more
 		root.AddCommand(command)
 	}
-	root.AddCommand(newWinnerCommand(p), newProcessCommand(p))
+	root.AddCommand(newProcessCommand(p))
 	return root
 }
 

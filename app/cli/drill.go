@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -166,7 +165,7 @@ func settingsOf(table modes.Table, d drill.Drill, shared *settings) (*liveSettin
 	}
 	err := s.resolve(func(string) (string, bool) { return "", false })
 	s.LookupEnv, s.Console, s.Version = shared.LookupEnv, shared.Console, shared.Version
-	s.Results, s.Settings = shared.Results, s.kept()
+	s.Results, s.Settings, s.Told = shared.Results, s.kept(), s.told()
 	return s, err
 }
 
@@ -191,16 +190,4 @@ func (s *liveSettings) makeRuns(ctx context.Context, terminal *report.Terminal, 
 		}
 	}
 	return runs, nil
-}
-
-// newWinnerCommand is the process that the drill dead-winner kills.
-func newWinnerCommand(p Process) *cobra.Command {
-	return &cobra.Command{
-		Use:    lab.WinnerCommand,
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return lab.RunWinner(c.Context(), p.LookupEnv, os.Stdin, p.Stdout)
-		},
-	}
 }

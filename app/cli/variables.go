@@ -7,8 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"cachelab/app/lab"
 )
 
 // prefix is what the lab's variables begin with.
@@ -19,10 +17,10 @@ func variableOf(flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// otherVariables are the lab's variables that are no flag's: of a drill's own process, of the tests, of the folder in
+// otherVariables are the lab's variables that are no flag's: of the tests, of the folder in
 // which those find Jaeger and Prometheus, and cobra's.
 var otherVariables = []string{
-	lab.WinnerVariable, "CACHELAB_REQUIRE_REDIS", "CACHELAB_TEST_HOLDER", "CACHELAB_SERVERS",
+	"CACHELAB_REQUIRE_REDIS", "CACHELAB_TEST_HOLDER", "CACHELAB_SERVERS",
 	"CACHELAB_ACTIVE_HELP", "CACHELAB_COMPLETION_DESCRIPTIONS",
 }
 

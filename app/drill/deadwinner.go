@@ -3,11 +3,8 @@ package drill
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -32,7 +29,7 @@ func deadWinner() Drill {
 		Short: "the winner is killed in mid-fill and never unlocks: within the lock's TTL (1 s) one waiter takes over",
 		Long: `In round 1 the winner is a process of its own, killed with SIGKILL while its backend call runs. Its lock stays until its
 TTL ends; then exactly one waiter takes over: 2 calls in that cycle. Round 2 is clean. The process tells each of its steps
-through a pipe, so they are in the ledger and in the trace; a lock is missing among the releases, and that is the point.`,
+before it goes on, so they are in the ledger and in the trace; a lock is missing among the releases, and that is the point.`,
 		Settings: map[string]string{"workers": "20", "rounds": "2", "ttl": "1s", "lock-ttl": "1s"},
 		Start:    startDeadWinner,
 	}
@@ -112,28 +109,16 @@ func (d *death) live(ctx context.Context, key string) (result cache.Result, err 
 			close(d.locked)
 		}
 	}()
-	cmd, err := d.Winner(ctx)
+	winner, err := d.Winner(ctx)
 	if err != nil {
 		return result, d.fail(err)
 	}
-	tokens, err := cmd.StdinPipe()
-	if err != nil {
-		return result, d.fail(err)
-	}
-	steps, err := cmd.StdoutPipe()
-	if err != nil {
-		return result, d.fail(err)
-	}
-	if err := cmd.Start(); err != nil {
-		return result, d.fail(err)
-	}
-	d.Report(ctx, fmt.Sprintf("this worker is process %d", cmd.Process.Pid))
-	err = d.follow(ctx, cmd, key, tokens, json.NewDecoder(steps), &result)
-	_ = cmd.Process.Kill() // if it was not killed already
-	_ = cmd.Wait()         // killed is no success
+	d.Report(ctx, fmt.Sprintf("this worker is process %d", winner.Pid()))
+	err = d.follow(ctx, winner, key, &result)
+	status := winner.Kill() // if it was not killed already
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.process, d.status = cmd.Process.Pid, cmd.ProcessState.String()
+	d.process, d.status = winner.Pid(), status
 	if err == nil {
 		return result, ErrWinnerDied
 	}
@@ -149,10 +134,10 @@ func (d *death) fail(err error) error {
 }
 
 // follow counts the steps of the process, and kills it at its backend call.
-func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io.Writer, steps *json.Decoder, r *cache.Result) (err error) {
+func (d *death) follow(ctx context.Context, winner Winner, key string, r *cache.Result) (err error) {
 	for {
-		var s Step
-		if err := steps.Decode(&s); err != nil {
+		s, err := winner.Step(ctx)
+		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -169,7 +154,7 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 			var end func(cache.Result, error)
 			ctx, end = d.Probe.Miss(ctx, key)
 			defer func() { r.Outcome = cache.Failed; end(*r, cmp.Or(err, ErrWinnerDied)) }()
-			if _, err := fmt.Fprintln(tokens, d.NewToken(ctx)); err != nil {
+			if err := winner.Token(ctx, d.NewToken(ctx)); err != nil {
 				return d.fail(err)
 			}
 		case s.Command == commandLock && s.Yes:
@@ -185,9 +170,7 @@ func (d *death) follow(ctx context.Context, cmd *exec.Cmd, key string, tokens io
 			r.BackendErrors++
 			d.Step(ctx, s, nil)
 			d.Report(ctx, fmt.Sprintf("process %d is killed in its backend call, with SIGKILL", s.Process))
-			if err := cmd.Process.Kill(); err != nil {
-				return d.fail(err)
-			}
+			winner.Kill()
 			d.mu.Lock()
 			d.killed = true
 			d.mu.Unlock()

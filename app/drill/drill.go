@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -79,8 +78,8 @@ type Scene struct {
 
 	// For a worker that is another process:
 
-	// Winner returns the command of a process that asks for the key as [Winner] does, on the run's Redis.
-	Winner func(ctx context.Context) (*exec.Cmd, error)
+	// Winner starts a process with one worker, which is [Doomed] and asks for the key.
+	Winner func(ctx context.Context) (Winner, error)
 	// Step tells of a step that it reported, and why it failed; of its backend call twice, the first time without
 	// an end.
 	Step     func(ctx context.Context, s Step, err error)

@@ -29,7 +29,7 @@ import (
 
 // TestMain lets the test's own binary be the winner's process of dead-winner.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == lab.WinnerCommand {
+	if len(os.Args) == 2 && os.Args[1] == lab.ProcessCommand {
 		os.Exit(cli.Main(context.Background(), cli.Process{Args: os.Args[1:], LookupEnv: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr, Modes: modes.All()}))
 	}
 	os.Exit(m.Run())

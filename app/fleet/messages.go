@@ -21,6 +21,9 @@ const (
 	KindLines    = "lines"    // process: [Lines], as many as it takes
 	KindDone     = "done"     // process: [Done]
 
+	KindStep  = "step"  // process, if it is doomed: what it did
+	KindToken = "token" // coordinator: [Token], which it waits for after its miss
+
 	KindPhase     = "phase"      // coordinator: [Phase], of traffic; lines come meanwhile
 	KindPhaseDone = "phase done" // process: [PhaseDone]
 
@@ -59,6 +62,14 @@ type Welcome struct {
 	Modes     []string  `json:"modes"`   // in rounds there is one
 	Capture   bool      `json:"capture"` // the spans of the first round are wanted
 	Settings  []Setting `json:"settings"`
+	// Doomed says that the process will be killed in its first backend call: it has one worker and no telemetry, and tells each step
+	// before the next.
+	Doomed bool `json:"doomed,omitempty"`
+}
+
+// Token is that of a fill lock.
+type Token struct {
+	Token string `json:"token"`
 }
 
 // Refused says why somebody cannot take part.

@@ -2,18 +2,14 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"time"
 
 	"cachelab/app/cache"
 	"cachelab/app/drill"
 	"cachelab/app/embedded"
 	"cachelab/app/events"
+	"cachelab/app/fleet"
 	"cachelab/app/herd"
 	"cachelab/app/observe"
 	"cachelab/app/redisserver"
@@ -102,7 +98,7 @@ func (s *session) faults(d *drill.Drill, judge herd.Judge, tell events.Handler) 
 			tell.Fault(ctx, text)
 		},
 		TTL:    s.redis.TTL,
-		Winner: s.winnerCommand,
+		Winner: s.startWinner,
 		Step: func(ctx context.Context, step drill.Step, err error) {
 			tell.Step(ctx, toldStep(step), err)
 			if step.Ended.IsZero() { // the last one that the process itself tells
@@ -152,54 +148,43 @@ func toldStep(s drill.Step) events.Kind {
 	return events.GetMiss
 }
 
-// WinnerVariable carries what the winner of a drill is told: unlike arguments, other users cannot see it.
-const WinnerVariable = "CACHELAB_DRILL_WINNER"
-
-// WinnerCommand is the hidden command of the program that runs [RunWinner].
-const WinnerCommand = "drill-winner"
-
-// winnerOrder is what the winner's process is told.
-type winnerOrder struct {
-	Redis   redisstore.Address
-	Run     string
-	Key     string
-	LockTTL time.Duration
+// winner is the worker of a drill that is a process of its own.
+type winner struct {
+	*remote
 }
 
-// winnerCommand is this program again, as the winner of a drill.
-func (s *session) winnerCommand(ctx context.Context) (*exec.Cmd, error) {
-	program, err := os.Executable()
+// startWinner starts it, and lets it ask.
+func (s *session) startWinner(ctx context.Context) (drill.Winner, error) {
+	r, err := s.startProcess(ctx, seat{number: 1, doomed: true}, []*session{s})
 	if err != nil {
 		return nil, err
 	}
-	order, err := json.Marshal(winnerOrder{Redis: s.redisAddress(), Run: s.id, Key: s.config.Key, LockTTL: s.config.LockTTL})
+	if _, err = r.Gather(ctx, herd.Round{Number: 1, Workers: 1, Processes: 1}); err == nil {
+		err = r.Send(ctx, fleet.KindGo, fleet.Go{}) // there will be no answer
+	}
 	if err != nil {
+		r.child.Kill()
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, WinnerCommand)
-	cmd.Env = append(os.Environ(), WinnerVariable+"="+string(order))
-	return cmd, nil
+	return winner{r}, nil
 }
 
-// RunWinner is the winner's process of a drill: see [drill.Winner]. The order is in the environment.
-func RunWinner(ctx context.Context, lookup func(string) (string, bool), in io.Reader, out io.Writer) error {
-	text, ok := lookup(WinnerVariable)
-	if !ok {
-		return errors.New("only a drill starts this command")
-	}
-	var order winnerOrder
-	if err := json.Unmarshal([]byte(text), &order); err != nil {
-		return fmt.Errorf("read %s: %w", WinnerVariable, err)
-	}
-	target, err := order.Redis.Target()
-	if err != nil {
-		return err
-	}
-	redisstore.DiscardClientLog()
-	redis, err := redisstore.Open(ctx, redisstore.Options{Target: target, Workers: 1, Name: "cachelab-" + order.Run + "-winner", Keys: []string{order.Key, cache.LockKey(order.Key)}})
-	if err != nil {
-		return err
-	}
-	err = drill.Winner(ctx, redis, order.Key, order.LockTTL, os.Getpid(), redis.Dialled, in, out)
-	return errors.Join(err, redis.Close())
+// Pid implements [drill.Winner].
+func (w winner) Pid() int { return w.PID }
+
+// Step implements [drill.Winner].
+func (w winner) Step(ctx context.Context) (step drill.Step, err error) {
+	err = w.Expect(ctx, fleet.KindStep, &step)
+	return step, err
+}
+
+// Token implements [drill.Winner].
+func (w winner) Token(ctx context.Context, token string) error {
+	return w.Send(ctx, fleet.KindToken, fleet.Token{Token: token})
+}
+
+// Kill implements [drill.Winner].
+func (w winner) Kill() string {
+	w.child.Kill()
+	return w.child.How()
 }

@@ -78,7 +78,7 @@ func (l *Lab) gatherProcesses(ctx context.Context, sessions ...*session) (p *pro
 	errs := make([]error, len(p.all))
 	var starting sync.WaitGroup
 	for i := range p.all {
-		starting.Go(func() { p.all[i], errs[i] = l.startProcess(ctx, i+1, sessions) })
+		starting.Go(func() { p.all[i], errs[i] = l.startProcess(ctx, seat{number: i + 1}, sessions) })
 	}
 	starting.Wait()
 	p.all = append(p.all, joined...)
@@ -95,7 +95,7 @@ func (l *Lab) gatherProcesses(ctx context.Context, sessions ...*session) (p *pro
 }
 
 // startProcess starts one on this machine.
-func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session) (*remote, error) {
+func (l *Lab) startProcess(ctx context.Context, seat seat, sessions []*session) (*remote, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -104,7 +104,8 @@ func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session)
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.admit(ctx, child, seat{number: number, refuse: func(fleet.Hello) string { return "" }}, sessions)
+	seat.refuse = func(fleet.Hello) string { return "" }
+	r, err := l.admit(ctx, child, seat, sessions)
 	if err != nil {
 		child.Kill()
 		return nil, err
@@ -117,6 +118,7 @@ func (l *Lab) startProcess(ctx context.Context, number int, sessions []*session)
 type seat struct {
 	number    int
 	elsewhere bool
+	doomed    bool
 	// refuse says why a process cannot have it; "" if it can.
 	refuse func(fleet.Hello) string
 }
@@ -124,7 +126,7 @@ type seat struct {
 // admit welcomes or refuses the process at the other end of a line, and waits until it is ready.
 func (l *Lab) admit(ctx context.Context, line fleet.Line, seat seat, sessions []*session) (*remote, error) {
 	welcome := fleet.Welcome{Run: sessions[0].id, Process: seat.number, Processes: l.config.others(), Scenario: string(sessions[0].scenario), Capture: l.config.Capture,
-		Settings: l.told(seat.elsewhere)}
+		Settings: l.told(seat.elsewhere), Doomed: seat.doomed}
 	for _, s := range sessions {
 		welcome.Modes = append(welcome.Modes, s.mode.Name)
 	}

@@ -37,6 +37,7 @@ type session struct {
 	client    *backend.Client // the service's; nil for one inside
 	bridge    *observe.Bridge
 	watcher   Watcher
+	newToken  func(context.Context) string // of fill locks; nil for the bridge's
 
 	facts       facts.Details
 	kept        *results.Run // nil for none
@@ -102,6 +103,9 @@ func (s *session) strategy(tell events.Handler, faults drill.Faults) cache.Strat
 		Passage: redisstore.Passage(s.config.allWorkers()),
 	}
 	lock := cache.FillLock{TTL: s.config.LockTTL, NewToken: s.bridge.NewToken}
+	if s.newToken != nil {
+		lock.NewToken = s.newToken
+	}
 	ahead := s.config.Ahead
 	ahead.Delta = func(value string) (time.Duration, bool) {
 		v, known := price.Parse(value)

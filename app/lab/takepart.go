@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"cachelab/app/cache"
 	"cachelab/app/drill"
 	"cachelab/app/events"
 	"cachelab/app/fleet"
@@ -79,7 +80,11 @@ func (p *part) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config.Processes, config.Capture = p.run.Processes, p.run.Capture
+	config.Processes, config.Capture = p.run.Processes, p.run.Capture && !p.run.Doomed
+	if p.run.Doomed {
+		config.Workers, config.Telemetry = 1, telemetry.Off
+		config.WaitTimeout = time.Millisecond // it shall win or leave
+	}
 	p.Lab = &Lab{config: config, instance: rand.Text(), process: p.run.Process, terminal: p.Terminal}
 	for i, name := range p.run.Modes {
 		mode, err := p.Modes.Find(name)
@@ -119,7 +124,11 @@ func (p *part) serve(ctx context.Context) error {
 		p.asking.Wait()
 	}()
 	only := p.modes[p.run.Modes[0]]
-	crowd := &herd.Herd{Strategy: only.strategy(unheard, drill.None(only.mode.Judge)), Key: p.config.Key, Workers: p.config.Workers, Process: p.process,
+	faults, tokens := drill.None(only.mode.Judge), make(chan string, 1)
+	if p.run.Doomed {
+		faults, only.newToken = drill.Doomed(func(step drill.Step) { p.step(ctx, step) }), awaitToken(tokens)
+	}
+	crowd := &herd.Herd{Strategy: only.strategy(unheard, faults), Key: p.config.Key, Workers: p.config.Workers, Process: p.process,
 		Observer: only.bridge.Observer(herd.NoObserver{}), Results: herd.Results{TTL: p.config.TTL, Answered: only.service.Answered}}
 	gathered := herd.Gathered(nil)
 	for {
@@ -167,6 +176,12 @@ func (p *part) serve(ctx context.Context) error {
 			if err := p.phase(ctx, phase); err != nil {
 				return err
 			}
+		case fleet.KindToken:
+			var token fleet.Token
+			if err := m.Read(&token); err != nil {
+				return err
+			}
+			tokens <- token.Token
 		case fleet.KindStop:
 			var stop fleet.Stop
 			if err := m.Read(&stop); err != nil {
@@ -184,6 +199,24 @@ func (p *part) serve(ctx context.Context) error {
 
 // unheard: the steps are told to nobody.
 func unheard(events.Event) {}
+
+// step tells a step of a process that is doomed. An error is no concern of the step's: the line has ended, and so does the process.
+func (p *part) step(ctx context.Context, step drill.Step) {
+	step.Process, step.Connections = p.PID, p.connections()
+	_ = p.send(ctx, fleet.KindStep, step)
+}
+
+// awaitToken waits for the token that the coordinator makes, which knows where the winner's trace is.
+func awaitToken(tokens <-chan string) func(context.Context) string {
+	return func(ctx context.Context) string {
+		select {
+		case token := <-tokens:
+			return token
+		case <-ctx.Done():
+			return cache.RandomToken(ctx)
+		}
+	}
+}
 
 // ask lets the workers ask while the coordinator is listened to: it may stop them.
 func (p *part) ask(ctx context.Context, do func(context.Context) error) {
