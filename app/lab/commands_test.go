@@ -47,6 +47,9 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	}
 	var spans []string
 	for _, s := range recorder.Ended() {
+		if s.DroppedAttributes() > 0 {
+			t.Errorf("%s has lost %d attributes", s.Name(), s.DroppedAttributes())
+		}
 		text := ""
 		for _, a := range s.Attributes() {
 			switch a.Key {
@@ -70,17 +73,28 @@ func TestCommandsAreSeenUnderTheNameThatTheStoreGivesThem(t *testing.T) {
 	if err := reader.Collect(ctx, &all); err != nil {
 		t.Fatal(err)
 	}
-	counted := map[string]int64{}
+	counted, timed, pooled := map[string]int64{}, uint64(0), int64(0)
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if m.Name != string(telemetry.MetricRedisCommands) {
-				continue
-			}
-			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
-				name, _ := p.Attributes.Value(telemetry.Command)
-				counted[name.AsString()] = p.Value
+			switch telemetry.Metric(m.Name) {
+			case telemetry.MetricRedisCommands:
+				for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+					name, _ := p.Attributes.Value(telemetry.Command)
+					counted[name.AsString()] = p.Value
+				}
+			case telemetry.MetricPoolUseTime:
+				for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
+					timed += p.Count
+				}
+			case telemetry.MetricPoolUsage: // redisotel's, of the pool that the commands go through
+				for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+					pooled += p.Value
+				}
 			}
 		}
+	}
+	if timed != 6 || pooled != 1 {
+		t.Errorf("%d commands were timed, the pool has %d connections; want 6 and 1", timed, pooled)
 	}
 	if got, want := fmt.Sprint(counted), fmt.Sprint(map[string]int64{"GET": 3, "SET NX PX": 1, "SET": 1, "DEL": 1, "SET, DEL": 0, "PUBLISH": 0}); got != want {
 		t.Errorf("counted %s, want %s", got, want)
