@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,11 +23,25 @@ type Flights struct {
 
 // flight is work on its way. What it came to may be read when done is closed.
 type flight struct {
-	missed chan struct{}   // closed when its GET found nothing
-	miss   context.Context // that of its MISS, from then on
 	done   chan struct{}
 	result Result
 	err    error
+
+	mu      sync.Mutex      // guards all below
+	miss    context.Context // that of its MISS; nil until its GET has found nothing
+	joiners []*joiner       // those of until then
+}
+
+// joiner is a caller that got another's flight.
+type joiner struct {
+	ctx   context.Context
+	since time.Time
+	end   func(Result, error) // of its wait; nil before
+}
+
+func (j *joiner) wait(p Probe, miss context.Context) {
+	j.since = time.Now()
+	_, j.end = p.Join(j.ctx, miss)
 }
 
 // share answers from the flight of key, and starts it if there is none: fly is its work.
@@ -34,7 +49,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 	f.mu.Lock()
 	fl, joined := f.byKey[key]
 	if !joined {
-		fl = &flight{missed: make(chan struct{}), done: make(chan struct{})}
+		fl = &flight{done: make(chan struct{})}
 		if f.byKey == nil {
 			f.byKey = map[string]*flight{}
 		}
@@ -42,7 +57,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 	}
 	f.mu.Unlock()
 	if joined {
-		return fl.join(ctx, a, key)
+		return fl.join(ctx, a.Probe)
 	}
 	inner, end := a.Probe.Flight(context.WithoutCancel(ctx), key)
 	go func() {
@@ -71,28 +86,48 @@ func (f *Flights) land(key string) {
 	delete(f.byKey, key)
 }
 
+// missed says that the flight's GET has found nothing, so whoever has joined it waits from now on. The flight begins their
+// waits itself: they are woken once, by the answer.
+func (fl *flight) missed(p Probe, miss context.Context) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	fl.miss = miss
+	for _, j := range fl.joiners {
+		j.wait(p, miss)
+	}
+	fl.joiners = nil
+}
+
 // join is a caller that got another's flight. It waits from the moment on when the flight has missed.
-func (fl *flight) join(ctx context.Context, a *Aside, key string) (_ Result, err error) {
-	select {
-	case <-fl.missed:
-	case <-fl.done:
-	case <-ctx.Done():
-		return Result{Outcome: Failed}, context.Cause(ctx)
+func (fl *flight) join(ctx context.Context, p Probe) (Result, error) {
+	j := &joiner{ctx: ctx}
+	fl.mu.Lock()
+	if fl.miss != nil {
+		j.wait(p, fl.miss)
+	} else {
+		fl.joiners = append(fl.joiners, j)
 	}
-	select {
-	case <-fl.missed:
-	default: // its GET hit, or failed
-		return fl.await(ctx)
+	fl.mu.Unlock()
+	r, err := fl.await(ctx)
+	if ctx.Err() != nil {
+		fl.left(j)
 	}
-	inner, end := a.Probe.Join(ctx, fl.miss)
-	started := time.Now()
-	r, err := fl.await(inner)
-	r.Waited = time.Since(started)
+	if j.end == nil { // the flight's GET hit, or failed; or it is not known yet
+		return r, err
+	}
+	r.Waited = time.Since(j.since)
 	if err == nil {
 		r.Outcome = Waited
 	}
-	end(r, err)
+	j.end(r, err)
 	return r, err
+}
+
+// left is the end of a joiner whose context has ended: its wait must not begin any more.
+func (fl *flight) left(j *joiner) {
+	fl.mu.Lock()
+	defer fl.mu.Unlock()
+	fl.joiners = slices.DeleteFunc(fl.joiners, func(other *joiner) bool { return other == j })
 }
 
 // await returns what the flight came to. Its counts are not the caller's: [Probe.Flight] is told of them.

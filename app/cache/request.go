@@ -87,8 +87,7 @@ func (r *request) done(err error) (Result, error) {
 func (r *request) miss(ctx context.Context) (context.Context, func(*error)) {
 	ctx, end := r.Probe.Miss(ctx, r.key)
 	if r.flight != nil {
-		r.flight.miss = ctx
-		close(r.flight.missed)
+		r.flight.missed(r.Probe, ctx)
 	}
 	return ctx, func(err *error) { end(r.done(*err)) }
 }

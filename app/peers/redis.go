@@ -146,7 +146,7 @@ func (k *keeper) expire(ctx context.Context) error {
 			return fmt.Errorf("PTTL %q: %w", key, err)
 		}
 		if ttl == -2 {
-			return nil
+			return cache.Sleep(ctx, hear)
 		}
 		if err := cache.Sleep(ctx, time.Millisecond); err != nil {
 			return err
@@ -157,4 +157,5 @@ func (k *keeper) expire(ctx context.Context) error {
 const (
 	memoryTTL = 50 * time.Millisecond // of the peer that keeps values in memory
 	settle    = 3 * memoryTTL
+	hear      = 50 * time.Millisecond // until whoever is told of an expiry has heard of it, on a busy machine
 )
