@@ -28,13 +28,11 @@ func (t *traffic) add(r herd.Response) {
 	// A request may have begun before the first that was answered.
 	n := int(max(0, began.Sub(t.began)) / stretch)
 	t.newest = max(t.newest, n)
-	if n < t.oldest() {
-		return
-	}
 	step := t.all[n]
 	if step == nil {
 		step = &herd.Step{}
 		t.all[n] = step
+		// What is too old goes: this one, too, if it comes late.
 		maps.DeleteFunc(t.all, func(n int, _ *herd.Step) bool { return n < t.oldest() })
 	}
 	step.Calls += r.BackendCalls

@@ -25,7 +25,8 @@ import (
 type lab struct {
 	begun chan *web.View
 	end   chan struct{}
-	cause chan error // why a run was stopped
+	cause chan error    // why a run was stopped
+	slow  chan struct{} // if set, a run that was stopped is not over before it is closed
 }
 
 func newLab() *lab {
@@ -44,6 +45,9 @@ func (l *lab) plan(c web.Choice) (web.Plan, []web.Fault) {
 				return page.Page{Runs: []page.Run{{Run: facts.Run{ID: "a", Mode: "broken", BackendCalls: 7}}}}
 			case <-ctx.Done():
 				l.cause <- context.Cause(ctx)
+				if l.slow != nil {
+					<-l.slow
+				}
 				return page.Page{Error: context.Cause(ctx).Error()}
 			}
 		}}, nil
@@ -303,17 +307,24 @@ func TestStopEndsTheRunAndTheNextCanStart(t *testing.T) {
 
 func TestTheEndOfTheProgramEndsTheRunInOrderAndThenTheFeed(t *testing.T) {
 	l := newLab()
+	l.slow = make(chan struct{})
 	s := serve(t, l)
 	next, _ := s.feed()
 	s.ask("POST", "/start", choice)
 	<-l.begun
 	for !parse(t, next("state")).Running {
 	}
-	if err := s.stop(); err != nil {
-		t.Errorf("the end: %v", err)
-	}
+	ended := make(chan error)
+	go func() { ended <- s.stop() }()
 	if cause := <-l.cause; !errors.Is(cause, context.Canceled) {
 		t.Errorf("the run ended since %v", cause)
+	}
+	if status, _ := s.ask("GET", "/", ""); status != http.StatusOK { // the run's locks are not released yet
+		t.Errorf("while the run ends, the page gets %d", status)
+	}
+	close(l.slow)
+	if err := <-ended; err != nil {
+		t.Errorf("the end: %v", err)
 	}
 	got := parse(t, next("state"))
 	for got.Running {
@@ -357,6 +368,47 @@ func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
 			t.Error(err)
 		}
 		<-l.cause
+	})
+}
+
+// What has been sent is not sent again; but now and then something is, so that who has gone is noticed.
+func TestAQuietRunSendsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, pipes := newLab(), newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- web.New(web.Form{}, l.plan).Serve(ctx, pipes) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return pipes.dial(), nil }}}
+		response, err := client.Post("http://127.0.0.1/start", "application/json", strings.NewReader(choice))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		(<-l.begun).Tell(events.Event{Kind: events.Wait})
+
+		feed, err := client.Get("http://127.0.0.1/feed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make(chan string)
+		go func() {
+			all, _ := io.ReadAll(feed.Body)
+			text <- string(all)
+		}()
+		time.Sleep(40 * time.Second)
+		cancel()
+		<-l.cause
+		all := <-text
+		// One state as it is and one of the end, one picture, and a sign of life each 15 s.
+		for what, want := range map[string]int{"event: state": 2, "event: picture": 1, ": here": 2} {
+			if n := strings.Count(all, what); n != want {
+				t.Errorf("%q was sent %d times, want %d", what, n, want)
+			}
+		}
+		client.CloseIdleConnections()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
