@@ -41,7 +41,7 @@ type death struct {
 	locked chan struct{} // closed when the process has the lock, or is gone
 
 	mu        sync.Mutex
-	took      time.Time // the process got the lock
+	took      time.Time // the process asked for the lock, and got it
 	takeOver  time.Time // a waiter got it
 	takeOvers int       // how often that was, in the round
 	status    string    // how the process ended
@@ -162,7 +162,7 @@ func (d *death) follow(ctx context.Context, winner Winner, key string, r *cache.
 			r.Sent.Lock++
 			d.Step(ctx, s, nil)
 			d.mu.Lock()
-			d.took = s.Ended
+			d.took = s.Began // the lock began to live somewhat later: it cannot have ended before its TTL after this
 			d.mu.Unlock()
 			close(d.locked)
 		case s.Command == commandCall:
