@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 
@@ -125,13 +124,4 @@ func (n *nodes) close() error {
 		err = errors.Join(err, client.Close())
 	}
 	return err
-}
-
-// hostOf is the host of an address.
-func hostOf(addr string) string {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return host
 }
