@@ -136,8 +136,11 @@ func TestRunsShareTheCapacity(t *testing.T) {
 		services = append(services, s)
 		calls.Go(func() { s.Serve(ctx, "key") })
 	}
-	for services[0].Stats().Queued+services[1].Stats().Queued != 1 { // one of the two queues for the other's place
-		time.Sleep(time.Millisecond)
+	queued := func() int { return services[0].Stats().Queued + services[1].Stats().Queued }
+	for began := time.Now(); queued() != 1; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("none of the two queues for the other's place")
+		}
 	}
 }
 
