@@ -133,6 +133,7 @@ func (l *listener) read(pubsub *redis.PubSub) {
 		}
 		l.mu.Unlock()
 		if err != nil {
+			l.client.lookAround(context.Background()) // another node may have the channel by now
 			time.Sleep(relisten)
 		}
 	}

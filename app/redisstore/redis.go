@@ -256,7 +256,10 @@ func (r *Redis) Close() error {
 // clientOptions are those of the client of the server at addr.
 func (r *Redis) clientOptions(addr string, pool int, passage time.Duration) *redis.Options {
 	o := baseOptions(r.options.Target)
-	o.Addr, o.ClientName = addr, r.options.Name
+	o.ClientName = r.options.Name
+	if addr != o.Addr { // of a node that another one has named, perhaps by a socket
+		o.Network, o.Addr = "tcp", addr
+	}
 	o.Dialer = r.dial(o.TLSConfig)
 	o.ReadTimeout += passage
 	o.PoolSize, o.PoolTimeout = pool, queueTimeout+passage

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,4 +373,22 @@ func serve(ctx context.Context, target redisstore.Target) error {
 		return err
 	}
 	return r.Preflight(ctx, redisstore.Trial{Key: hotKey, Value: "19.99", Lock: hotLock})
+}
+
+// A socket leads to one node; the others have addresses.
+func TestAClusterIsEnteredByTheSocketOfANode(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "redis.sock")
+	redistest.StartCluster(t, 1, "--unixsocket", socket)
+	r := reach(t, "unix://"+socket)
+	if got, want := r.Where(), "unix://"+socket+" (cluster of 1)"; got != want {
+		t.Errorf("it is at %s, want %s", got, want)
+	}
+	since := r.TakeCensus(t.Context())
+	if err := roundTrip(t.Context(), r, hotKey, hotLock); err != nil {
+		t.Error(err)
+	}
+	if got, standing := r.Count(t.Context(), since); got != sentOnce || standing != redisstore.Exact {
+		t.Errorf("Redis counted %+v (%s), want %+v", got, standing, sentOnce)
+	}
 }
