@@ -57,7 +57,7 @@ const form = (() => {
       input.disabled = drill !== "";
     }
     for (const input of at("kinds").querySelectorAll("input")) {
-      input.checked = input.value === scenario;
+      input.checked = drill === "" && input.value === scenario; // a drill has its own
       input.disabled = drill !== "";
     }
     at("drill").value = drill;

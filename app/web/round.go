@@ -21,6 +21,9 @@ const (
 	maxLevels = 300
 )
 
+// queued is the text of an open call that has not run yet.
+const queued = "queued"
+
 // round is a round on its way, in the form in which a recorded one is drawn: see [facts.Waterfall]. It is made of steps, not of
 // spans: a waiter's polls are not among them.
 type round struct {
@@ -126,7 +129,7 @@ func (r *round) call(row *row, at time.Duration) {
 	}
 	r.queue = append(r.queue, row)
 	if row != nil {
-		row.call.Text = "queued"
+		row.call.Text = queued
 	}
 }
 
@@ -251,7 +254,7 @@ func (r *round) draw(now time.Time) *drawn {
 			b := *b
 			if b.Open {
 				b.End = max(b.Start, d.Elapsed)
-				if b.Text == "queued" {
+				if b.Text == queued {
 					b.Queued = b.End - b.Start
 				}
 			}
@@ -273,7 +276,8 @@ func (r *round) last() (last time.Duration) {
 	return last
 }
 
-// order puts winners first, then who was answered in the order of the answers, then those in whom something goes on.
+// order puts winners first, then who was answered in the order of the answers, then who goes on: a call that runs before one that
+// queues.
 func order(x, y *row) int {
 	first := func(x, y bool) int {
 		switch {
@@ -285,5 +289,18 @@ func order(x, y *row) int {
 		return 1
 	}
 	return cmp.Or(first(x.Winner, y.Winner), first(x.answered, y.answered), cmp.Compare(x.Answer, y.Answer),
-		first(len(x.Bars) > 0, len(y.Bars) > 0), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Worker, y.Worker))
+		cmp.Compare(x.rank(), y.rank()), cmp.Compare(x.Start, y.Start), cmp.Compare(x.Worker, y.Worker))
+}
+
+// rank is how far a worker without an answer has come.
+func (r *row) rank() int {
+	switch {
+	case r.call != nil && r.call.Text != queued:
+		return 0
+	case r.call == nil && len(r.Bars) > 0:
+		return 1
+	case r.call != nil:
+		return 2
+	}
+	return 3
 }

@@ -200,6 +200,9 @@ func TestWhatOfACallIsQueueIsToldByTheCapacity(t *testing.T) {
 			t.Errorf("at first: %+v, %s, %s", p, bars(t, p, 2), bars(t, p, 3))
 		}
 		tell(2, events.Event{Kind: events.CallEnded})
+		if rows := look(t, v).Round.Rows; rows[0].Worker != 1 || rows[1].Worker != 3 || rows[2].Worker != 2 || rows[3].Worker != 4 {
+			t.Errorf("in this order: %+v", rows) // who runs, who has called and goes on, who queues
+		}
 		time.Sleep(10 * ms)
 		tell(4, events.Event{Kind: events.Failed, Text: events.BackendCall, Err: errors.New("gave up in the queue")})
 		tell(1, events.Event{Kind: events.CallEnded})

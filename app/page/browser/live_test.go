@@ -241,10 +241,15 @@ func TestADrillAndItsFaults(t *testing.T) {
 	until(ctx, t, finished)
 	runs := l.runs(t)
 	checkLedger(ctx, t, runs)
-	if runs[0]["drill"] != "dead-winner" || runs[0]["verdict"].(map[string]any)["ok"] != true {
-		t.Errorf("the drill came to %v", runs[0]["verdict"])
+	if runs[0]["drill"] != "dead-winner" {
+		t.Errorf("the drill was %v", runs[0]["drill"])
+	}
+	verdict := runs[0]["verdict"].(map[string]any)
+	if text := evaluate[string](ctx, t, `document.querySelector("#numbers .verdict").textContent`); text != verdict["text"] {
+		t.Errorf("the verdict is %q, the JSON has %q", text, verdict["text"])
 	}
 	choose(ctx, t, "")
+	until(ctx, t, command+`.startsWith("cachelab compare ")`)
 }
 
 // A second visitor sees the run of the first, who may go, or come back.
