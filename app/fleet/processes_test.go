@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -144,7 +143,7 @@ func TestCtrlCEndsAllProcessesInOrder(t *testing.T) {
 	p := start(t, slow(server)...)
 	p.inRound(c)
 	children := p.children()
-	must(t, p.cmd.Process.Signal(os.Interrupt))
+	must(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT)) // to all of the terminal's group
 	equal(t, "exit code", p.wait(), 1)
 	equal(t, "summaries", strings.Count(p.text(), "summary of "), 1)
 	contains(t, p.text(), "verdict: not ok, after 2 of 3 rounds")

@@ -73,6 +73,7 @@ func start(t *testing.T, args ...string) *program {
 	p := &program{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asProgram+"=1", "CACHELAB_TELEMETRY=off", "CACHELAB_RECORDS=", "CACHELAB_QUIET=true")
 	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
