@@ -324,7 +324,8 @@ func TestASentinelOrAClusterThatCannotServeIsNamed(t *testing.T) {
 				client := redis.NewClient(&redis.Options{Addr: n.Addr()})
 				defer client.Close()
 				slot := client.ClusterKeySlot(t.Context(), hotKey).Val()
-				if err := client.Do(t.Context(), "CLUSTER", "DELSLOTS", slot).Err(); err != nil {
+				err := client.Do(t.Context(), "CLUSTER", "DELSLOTS", slot).Err()
+				if err != nil && !strings.Contains(err.Error(), "already unassigned") { // it has heard of it
 					t.Fatal(err)
 				}
 			}
