@@ -156,7 +156,7 @@ func TestTheCommand(t *testing.T) {
 	if err != nil || strings.Count(string(text), `"calls_per_expiry"`) != 4 || !strings.Contains(string(text), `"failure_calls": 1`) {
 		t.Errorf("%v, %s", err, text)
 	}
-	if picture, err := os.ReadFile(svg); err != nil || !strings.Contains(string(picture), ">singleflight<") || !strings.Contains(string(picture), ">2x3 (calls)<") {
+	if picture, err := os.ReadFile(svg); err != nil || !strings.Contains(string(picture), "  singleflight<") || !strings.Contains(string(picture), ">2x3 (calls)<") {
 		t.Errorf("%v, %.500s", err, picture)
 	}
 }
