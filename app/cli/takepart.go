@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -22,9 +23,16 @@ func newProcessCommand(p Process) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			line := children.NewLine(os.Stdin, p.Stdout)
-			return lab.TakePart(c.Context(), line, lab.Who{Hello: hello(nil), Modes: p.Modes, Terminal: report.PlainTerminal(io.Discard), Quiet: true,
-				Configure: func(w fleet.Welcome) (lab.Config, error) { return configure(p, w, "") }})
+			line, welcomed := children.NewLine(os.Stdin, p.Stdout), false
+			err := lab.TakePart(c.Context(), line, lab.Who{Hello: hello(nil), Modes: p.Modes, Terminal: report.PlainTerminal(io.Discard), Quiet: true,
+				Configure: func(w fleet.Welcome) (lab.Config, error) {
+					welcomed = true
+					return configure(p, w, "")
+				}})
+			if welcomed && errors.Is(err, fleet.ErrEnded) {
+				return nil // the one that started it has gone, or says itself what went wrong
+			}
+			return err
 		},
 	}
 }
