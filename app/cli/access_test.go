@@ -63,7 +63,7 @@ func TestEachWrongWayInIsNamed(t *testing.T) {
 		{"no such socket", 1, []string{"unix:///no/redis.sock"}, []string{"tried PING at unix:///no/redis.sock: ", "no such file or directory; "}},
 		{"a socket that is none", 1, []string{"unix://" + cert}, []string{"connection refused; "}},
 		{"silence", 1, []string{"redis://" + silent.Addr().String()}, []string{"no answer within 1s; "}},
-		{"silence to TLS", 1, []string{"rediss://" + silent.Addr().String()}, []string{"no answer within 1s; "}},
+		{"silence to TLS", 1, []string{"rediss://" + silent.Addr().String()}, []string{"no answer within 2s; "}},
 		{"HTTP", 1, []string{"redis://" + web.Listener.Addr().String()}, []string{"answered HTTP/1.1 400 Bad Request; that is no Redis"}},
 		{"no password", 1, []string{guarded.URL()}, []string{"NOAUTH", "; give user and password: ", "--redis-password-file FILE"}},
 		{"wrong password", 1, []string{"redis://:wr0ng@" + guarded.Addr()}, []string{"WRONGPASS", "; give user and password: "}},

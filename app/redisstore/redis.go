@@ -20,10 +20,11 @@ import (
 
 // Limits of the client, chosen so that a dead or silent Redis costs seconds, not minutes.
 const (
-	dialTimeout    = time.Second
-	commandTimeout = time.Second
-	answerTimeout  = 2 * time.Second        // for a Redis given by URL to connect and answer the first PING
-	autoTimeout    = 300 * time.Millisecond // for the one on localhost, if there is one
+	dialTimeout      = time.Second
+	handshakeTimeout = time.Second // more, for TLS: when all connections are made at once, they wait for each other's
+	commandTimeout   = time.Second
+	answerTimeout    = 2 * time.Second        // for a Redis given by URL to connect and answer the first PING
+	autoTimeout      = 300 * time.Millisecond // for the one on localhost, if there is one
 )
 
 // Options say how to open a Redis.
@@ -203,9 +204,9 @@ func (r *Redis) newKeeper(addr string) (*redis.Client, error) {
 func (r *Redis) dial(secure *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	var dialer net.Dialer
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		limited, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		conn, err := dialer.DialContext(ctx, network, addr)
+		conn, err := dialer.DialContext(limited, network, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -275,6 +276,9 @@ func baseOptions(t Target) *redis.Options {
 	o.MaxRetries = -1 // a retry hides what happened: the strategy's loop retries
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.DialerRetries = dialTimeout, 1
+	if o.TLSConfig != nil {
+		o.DialTimeout += handshakeTimeout
+	}
 	o.ReadTimeout, o.WriteTimeout = commandTimeout, commandTimeout
 	return &o
 }
