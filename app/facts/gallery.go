@@ -31,11 +31,18 @@ func Gallery(runs []Run) [][]string {
 	time("latency p99", func(r Run) float64 { return r.Latency.P99 })
 	time("latency max", func(r Run) float64 { return r.Latency.Max })
 	tenths("waited, %", func(r Run) float64 { return quotient(100*float64(r.Outcomes["waited"]), float64(r.Requests)) })
-	time("oldest value", func(r Run) float64 { return r.Age.Max })
-	time("overdue", func(r Run) float64 { return r.Overdue.Max })
+	row("oldest value", func(r Run) string { return highest(r.Age) })
+	row("overdue", func(r Run) string { return highest(r.Overdue) })
 	row("cmds / request", func(r Run) string { return fmt.Sprintf("%.2f", r.CommandsPerRequest) })
 	whole("not sent", func(r Run) int { return r.NotSent })
 	return rows
+}
+
+func highest(m Milliseconds) string {
+	if m.Unknown { // across machines
+		return "n/a"
+	}
+	return shortText(m.Max)
 }
 
 // shortText is a time as narrow as a table of many modes needs it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -265,5 +266,53 @@ func TestWhatAJoinerCannotDoIsRefusedBeforeAnythingIsStarted(t *testing.T) {
 		equal(t, "exit code of "+args, p.wait(), 2)
 		contains(t, p.text(), wrong)
 		equal(t, "lines of "+args, len(regexp.MustCompile(`(?m)^cachelab: `).FindAllString(p.text(), -1)), 1)
+	}
+}
+
+// Traffic is split as among processes that were started here.
+func TestJoinersTakePartInTraffic(t *testing.T) {
+	server := newPlace(t, "50ms")
+	p := start(t, "stale", "--rate", "100", "--for", "3s", "--ttl", "1s", "--lock-ttl", "1s", "--processes", "1", "--joiners", "1", "--run-id", "herd-1",
+		"--redis", server.URL(), "--backend", server.backend)
+	one := joiner(t, server, "herd-1")
+	equal(t, "exit code", p.wait(), 0)
+	equal(t, "exit code of the joiner", one.wait(), 0)
+	told := regexp.MustCompile(`(?m)^  process \d +pid \d+.*: (\d+) requests`).FindAllStringSubmatch(p.text(), -1)
+	if len(told) != 2 {
+		t.Fatalf("it tells of %d processes:\n%s", len(told), p.text())
+	}
+	contains(t, p.text(), "age of values    not available across machines", "verdict: ok")
+	contains(t, one.text(), "stale: "+told[1][1]+" requests, ", "run herd-1 has ended: "+told[1][1]+" requests and ")
+}
+
+// A joiner has its own way to Redis: it is told neither the coordinator's nor its password.
+func TestNoPasswordGoesOverTheMeeting(t *testing.T) {
+	server := newPlace(t, "50ms")
+	server.Server = redistest.Start(t, "--requirepass", "s3cret")
+	watcher, err := net.Dial("tcp", server.Addr())
+	must(t, err)
+	defer watcher.Close()
+	_, err = io.WriteString(watcher, "AUTH s3cret\r\nMONITOR\r\n")
+	must(t, err)
+	seen := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(watcher) // until it is closed
+		seen <- string(text)
+	}()
+	address := "redis://:s3cret@" + server.Addr()
+	p := start(t, "fixed", "--rounds", "1", "--joiners", "1", "--run-id", "herd-1", "--workers", "2", "--redis", address, "--backend", server.backend)
+	one := start(t, "join", "herd-1", "--redis", address)
+	equal(t, "exit code", p.wait(), 0)
+	equal(t, "exit code of the joiner", one.wait(), 0)
+	must(t, watcher.(*net.TCPConn).CloseRead())
+	all := <-seen
+	contains(t, all, `\"kind\":\"welcome\"`, `\"backend-latency\"`)
+	if strings.Contains(all, "s3cret") {
+		t.Error("the password was sent to Redis in a command")
+	}
+	for _, one := range []*program{p, one} {
+		if strings.Contains(one.text(), "s3cret") {
+			t.Errorf("it printed the password:\n%s", one.text())
+		}
 	}
 }

@@ -34,7 +34,7 @@ type part struct {
 	streams     map[string]*stream // of traffic, by mode
 	closed      bool
 
-	rounds, requests, calls int // so far: the round's until it is told
+	requests, calls int // so far
 
 	asking sync.WaitGroup // a round, or a phase
 	stop   context.CancelCauseFunc
@@ -238,15 +238,14 @@ func (p *part) round(ctx context.Context, gathered herd.Gathered) error {
 	telling := context.WithoutCancel(ctx)
 	var lines fleet.Lines
 	var failed error
-	asked, called := 0, 0
+	number := 0
+	requests, calls := p.requests, p.calls
 	opened, err := gathered.Release(ctx, func(r herd.Response) {
 		line, err := results.Encode(r, p.started)
 		lines.Lines = append(lines.Lines, line)
 		failed = errors.Join(failed, err)
-		called += r.BackendCalls
-		if r.Work == "" {
-			asked++
-		}
+		number = r.Worker.Round
+		p.count(r)
 	})
 	if err := errors.Join(err, failed); err != nil {
 		return err
@@ -256,11 +255,23 @@ func (p *part) round(ctx context.Context, gathered herd.Gathered) error {
 			return err
 		}
 	}
-	p.requests, p.calls, p.rounds = p.requests+asked, p.calls+called, p.rounds+1
-	if !p.Quiet {
-		p.Terminal.Say(fmt.Sprintf("round %d: %s, %s", p.rounds, herd.Count(asked, "request"), herd.Count(called, "backend call")))
-	}
+	p.say(fmt.Sprintf("round %d", number), requests, calls)
 	return p.send(telling, fleet.KindDone, fleet.Done{Opened: opened, Connections: p.connections()})
+}
+
+// count adds a response to what is told of this process.
+func (p *part) count(r herd.Response) {
+	p.calls += r.BackendCalls
+	if r.Work == "" {
+		p.requests++
+	}
+}
+
+// say tells what was done since there were so many.
+func (p *part) say(when string, requests, calls int) {
+	if !p.Quiet {
+		p.Terminal.Say(fmt.Sprintf("%s: %s, %s", when, herd.Count(p.requests-requests, "request"), herd.Count(p.calls-calls, "backend call")))
+	}
 }
 
 // stream is the traffic of one mode.
@@ -280,27 +291,30 @@ func (p *part) phase(ctx context.Context, phase fleet.Phase) error {
 		f = &stream{lines: make(chan json.RawMessage, linesAtATime)}
 		f.Stream = herd.Stream{Strategy: s.strategy(unheard, drill.None(s.mode.Judge)), Key: p.config.Key, Workers: p.config.Workers, Think: phase.Think,
 			Rate: phase.Rate, Seed: p.config.Backend.Seed, Process: p.process, Processes: p.run.Processes, Patience: p.config.patience(),
-			Observer: s.bridge.Observer(herd.NoObserver{}), Results: herd.Results{TTL: p.config.TTL, Answered: s.service.Answered, Keep: f.keep(p.started)}}
+			Observer: s.bridge.Observer(herd.NoObserver{}), Results: herd.Results{TTL: p.config.TTL, Answered: s.service.Answered, Keep: p.keep(f)}}
 		p.streams[phase.Mode] = f
 	}
 	p.ask(ctx, func(ctx context.Context) error {
 		telling := make(chan error, 1)
 		done := make(chan struct{})
 		go func() { telling <- p.tell(context.WithoutCancel(ctx), f.lines, done) }()
+		requests, calls := p.requests, p.calls
 		flowed := f.Flow(ctx, phase.Length)
 		close(done)
 		if err := <-telling; err != nil {
 			return err
 		}
+		p.say(phase.Mode, requests, calls)
 		return p.send(context.WithoutCancel(ctx), fleet.KindPhaseDone, fleet.PhaseDone{Elapsed: flowed.Elapsed, NotSent: flowed.NotSent, Connections: p.connections()})
 	})
 	return nil
 }
 
 // keep hands a response on.
-func (f *stream) keep(started time.Time) func(herd.Response) {
+func (p *part) keep(f *stream) func(herd.Response) {
 	return func(r herd.Response) {
-		line, err := results.Encode(r, started)
+		p.count(r)
+		line, err := results.Encode(r, p.started)
 		if err != nil { // cannot happen: a response is plain data
 			return
 		}
