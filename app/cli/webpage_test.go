@@ -467,11 +467,11 @@ func TestTrafficAndDrillsOfThePage(t *testing.T) {
 	}
 }
 
-// Nothing is written to disk unless it is asked for, whatever the environment says of files.
+// Nothing is written to disk unless it is asked for, whatever the environment says of files, which are not the page's.
 func TestThePageWritesNothingUnlessItIsAsked(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	env := map[string]string{"CACHELAB_JSON": filepath.Join(dir, "a"), "CACHELAB_RESULTS": filepath.Join(dir, "b"), "CACHELAB_REPORT": filepath.Join(dir, "c")}
+	env := map[string]string{"CACHELAB_JSON": filepath.Join(dir, "a"), "CACHELAB_RESULTS": filepath.Join(dir, "b"), "CACHELAB_REPORT": "/nowhere/c", "CACHELAB_JOINERS": "2"}
 	files := func() (names []string) {
 		_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, _ error) error {
 			if !entry.IsDir() {
