@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
 // Server serves a handler at an address. Use [Listen], and Close it.
 type Server struct {
-	URL  string // with the port that it got
+	URL  string // with the port that it got, and this machine's name if it serves on all its addresses
 	http *http.Server
 
 	ended chan struct{}
@@ -25,7 +26,7 @@ func Listen(address string, handler http.Handler) (*Server, error) {
 		return nil, fmt.Errorf("serve the backend: %w", err)
 	}
 	s := &Server{
-		URL: "http://" + listener.Addr().String(),
+		URL: urlOf(listener.Addr().(*net.TCPAddr)),
 		// Connections are kept while nobody calls: between two expiries nobody does.
 		http:  &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxBody},
 		ended: make(chan struct{}),
@@ -35,6 +36,15 @@ func Listen(address string, handler http.Handler) (*Server, error) {
 		s.err = s.http.Serve(listener)
 	}()
 	return s, nil
+}
+
+func urlOf(addr *net.TCPAddr) string {
+	if addr.IP.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			return fmt.Sprintf("http://%s:%d", name, addr.Port)
+		}
+	}
+	return "http://" + addr.String()
 }
 
 // Wait waits until ctx ends, which is no error, or it cannot serve any more.
