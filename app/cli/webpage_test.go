@@ -55,6 +55,7 @@ func openPage(t *testing.T, env map[string]string, flags ...string) aPage {
 	for !address.MatchString(read(t, stdout)) {
 		select {
 		case out := <-ended:
+			ended <- out
 			t.Fatalf("it ended with %d: %s", out.code, out.stderr)
 		case <-time.After(5 * time.Millisecond):
 		}
