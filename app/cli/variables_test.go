@@ -22,7 +22,6 @@ func TestVariablesThatNoCommandHasAreNamed(t *testing.T) {
 		"CACHELAB_PROMETHEUS_URL": "", // of verify
 		"CACHELAB_MODES":          "", // of compare
 		"CACHELAB_REQUIRE_REDIS":  "",
-		"CACHELAB_DRILL_WINNER":   "",
 		"CACHELAB_SERVERS":        "",
 		"OTEL_SERVICE_NAME":       "",
 		"MY_CACHELAB_WORKER":      "",
