@@ -225,7 +225,7 @@ func TestAHostileServiceIsAnErrorWithItsName(t *testing.T) {
 	}{
 		"fails":             {answers(500, `{"error":"price service unavailable","call":1}`), "answered 500: price service unavailable", nil},
 		"fails plainly":     {answers(502, "<html>bad gateway"), "answered 502", nil},
-		"is elsewhere":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", 302) }, "answered 302", nil},
+		"is elsewhere":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "answered 302", nil},
 		"is another's":      {answers(200, "<html>hello"), `answered 200, but with no JSON: "<html>hello"`, nil},
 		"says nothing":      {answers(200, ""), `answered 200, but with no JSON: ""`, nil},
 		"has no price":      {answers(200, "{}"), "answered 200, but with no price", nil},

@@ -106,12 +106,11 @@ func (p *program) wait() int {
 // children are the pids of its processes.
 func (p *program) children() (pids []int) {
 	p.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", p.cmd.Process.Pid))
-	if err != nil {
-		p.t.Skip("this system does not tell a process's children: ", err)
-	}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
-	text = nil
+	if len(tasks) == 0 {
+		p.t.Skip("this system does not tell a process's children")
+	}
+	var text []byte
 	for _, task := range tasks {
 		more, _ := os.ReadFile(task)
 		text = append(append(text, ' '), more...)

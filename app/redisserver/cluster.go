@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,13 +99,14 @@ func (c *Cluster) Owner(ctx context.Context, key string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the slot of %q: %w", key, err)
 	}
-	ranges, err := client.ClusterSlots(ctx).Result()
+	shards, err := client.ClusterShards(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("find the node of %q: %w", key, err)
 	}
-	for _, r := range ranges {
+	for _, shard := range shards {
+		has := func(r redis.SlotRange) bool { return r.Start <= slot && slot <= r.End }
 		for _, node := range c.Nodes {
-			if r.Start <= int(slot) && int(slot) <= r.End && r.Nodes[0].Addr == node.Addr() {
+			if slices.ContainsFunc(shard.Slots, has) && shard.Nodes[0].Endpoint+":"+strconv.FormatInt(shard.Nodes[0].Port, 10) == node.Addr() {
 				return node, nil
 			}
 		}

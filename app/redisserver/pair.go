@@ -60,7 +60,7 @@ func (p *Pair) Master(context.Context) (string, error) {
 func (p *Pair) CutOff(ctx context.Context) error {
 	client := p.replica.client()
 	defer client.Close()
-	if err := client.SlaveOf(ctx, "127.0.0.1", "1").Err(); err != nil { // where nobody listens
+	if err := client.ReplicaOf(ctx, "127.0.0.1", "1").Err(); err != nil { // where nobody listens
 		return fmt.Errorf("cut the replica off: %w", err)
 	}
 	return nil
@@ -70,7 +70,7 @@ func (p *Pair) CutOff(ctx context.Context) error {
 func (p *Pair) FailOver(ctx context.Context) error {
 	client := p.replica.client()
 	defer client.Close()
-	if err := client.SlaveOf(ctx, "NO", "ONE").Err(); err != nil {
+	if err := client.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
 		return fmt.Errorf("promote the replica: %w", err)
 	}
 	p.promoted.Store(true)

@@ -226,7 +226,7 @@ func patiently(ctx context.Context, do func() error) error {
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > outage:
-			return fmt.Errorf("Redis stayed away for %v: %w", outage, err)
+			return fmt.Errorf("the Redis stayed away for %v: %w", outage, err)
 		}
 		select {
 		case <-time.After(dialAgain):
