@@ -15,6 +15,9 @@ const (
 	// maxPool bounds them. More than this does not make Redis, which executes one command at a time, any faster; callers
 	// beyond it queue in the client.
 	maxPool = 64
+	// The processes of a run share twice as many, and each has at least a few: a connection costs Redis up to 40 kB.
+	sharedPool = 2 * maxPool
+	leastPool  = 2 * reserved
 	// reserved are those that a queueing herd leaves free: the re-check, the SET and the release of a winner must not
 	// queue behind the reads of those who wait for them.
 	reserved = 4
@@ -32,8 +35,8 @@ type queue struct {
 	limit time.Duration
 }
 
-func newQueue(workers int) queue {
-	return queue{turns: make(chan struct{}, maxPool-reserved), limit: queueTimeout + Passage(workers)}
+func newQueue(pool int, passage time.Duration) queue {
+	return queue{turns: make(chan struct{}, pool-reserved), limit: queueTimeout + passage}
 }
 
 // ProcessHook implements [redis.Hook].

@@ -181,16 +181,23 @@ func (r *Redis) connect(entry string, slots func(context.Context) ([]redis.Clust
 var nameRefused = regexp.MustCompile(`(?i)(NOPERM|unknown (sub)?command).*\bclient\b`)
 
 // pool is how many connections the workers have to each server.
-func (r *Redis) pool() int { return min(r.options.Workers, maxPool) }
+func (r *Redis) pool() int {
+	o, most := r.options, maxPool
+	if o.Herd > o.Workers {
+		most = max(leastPool, min(maxPool, sharedPool*o.Workers/o.Herd))
+	}
+	return min(o.Workers, most)
+}
 
 // newWorkers returns the workers' client of one server.
 func (r *Redis) newWorkers(addr string) (client *redis.Client, err error) {
-	client = redis.NewClient(r.clientOptions(addr, r.pool(), Passage(max(r.options.Workers, r.options.Herd))))
+	passage := Passage(max(r.options.Workers, r.options.Herd))
+	client = redis.NewClient(r.clientOptions(addr, r.pool(), passage))
 	if r.options.Instrument != nil {
 		err = r.options.Instrument(client)
 	}
-	if r.options.Workers > maxPool {
-		client.AddHook(newQueue(r.options.Workers))
+	if r.options.Workers > r.pool() {
+		client.AddHook(newQueue(r.pool(), passage))
 	}
 	return client, err
 }
