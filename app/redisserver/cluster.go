@@ -41,7 +41,7 @@ func (c *Cluster) start(ctx context.Context, n int, args []string) (err error) {
 		return fmt.Errorf("start a Redis Cluster: %w", err)
 	}
 	for i := range n {
-		bus, err := freePort(ctx)
+		bus, err := FreePort(ctx)
 		if err != nil {
 			return fmt.Errorf("find a port for a cluster's node: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strconv"
@@ -49,7 +50,7 @@ func launch(ctx context.Context, ready string, args ...string) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := FreePort(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find a port for a redis-server: %w", err)
 	}
@@ -148,12 +149,17 @@ func program() (string, error) {
 	return "", ErrNone
 }
 
-func freePort(ctx context.Context) (int, error) {
+// FreePort returns a port of 127.0.0.1 that nobody uses. It is below those that systems take for connections that go out: one
+// of those could be taken by whoever connects anywhere, before the server is there.
+func FreePort(ctx context.Context) (port int, err error) {
+	const from, to, tries = 10_240, 32_768, 100
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for range tries {
+		port = from + rand.IntN(to-from)
+		listener, failed := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err = failed; err == nil {
+			return port, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }

@@ -74,9 +74,9 @@ func (c *Child) End() {
 	}
 }
 
-// Kill ends the process at once, also one that is stopped.
+// Kill ends the process at once, also one that is stopped: it does not see its line end, at which it would leave in order.
 func (c *Child) Kill() {
-	_ = c.Close()
 	_ = c.cmd.Process.Kill() // unless it has ended
 	<-c.ended
+	_ = c.Close()
 }

@@ -77,14 +77,7 @@ func StartTLS(t testing.TB, a *Authority, cert, key string, args ...string) (add
 	if cert == "" {
 		cert, key = a.Issue("127.0.0.1", "localhost")
 	}
-	var config net.ListenConfig
-	free, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = free.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	free.Close()
+	port := FreePort(t)
 	Start(t, append([]string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.File}, args...)...)
-	return addr
+	return net.JoinHostPort("127.0.0.1", port)
 }

@@ -3,7 +3,6 @@ package redistest
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -105,12 +104,9 @@ func must(t testing.TB, err error) {
 // FreePort is a port of 127.0.0.1 that nobody uses.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	var config net.ListenConfig
-	free, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	port, err := redisserver.FreePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer free.Close()
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }
