@@ -40,31 +40,38 @@ func TestASentinelsMasterThatDiesBetweenRoundsIsFollowed(t *testing.T) {
 }
 
 func TestASentinelsMasterThatDiesInARoundCostsThatRound(t *testing.T) {
-	t.Parallel()
-	w := redistest.StartWatched(t, 2, 3)
-	out := runUntil(t.Context(), t, nil, secondHerdWaits, w.Master.Stop, "fixed", "--redis", w.URL(), "--rounds", "4", "--ttl", "500ms",
-		"--backend-latency", "2s", "--backend-jitter", "0", "--json", "-")
-	r := decode(t, out.stdout)
-	equal(t, "exit code", out.code, cli.ExitVerdict)
-	equal(t, "rounds", r.Rounds, 4)
-	if r.BackendCalls < 4 || r.BackendCalls > 5 { // a waiter that lived to see the new master may have taken over
-		t.Errorf("%d backend calls, want 4 or 5", r.BackendCalls)
-	}
-	for _, round := range []string{"1", "3", "4"} {
-		if !clean(out.stderr, round) {
-			t.Errorf("round %s was not clean in:\n%s", round, regexp.MustCompile(`(?m)^(round|verdict).*$`).FindAllString(out.stderr, -1))
-		}
+	for _, mode := range []string{"fixed", "woken"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := redistest.StartWatched(t, 2, 3)
+			out := runUntil(t.Context(), t, nil, secondHerdWaits, w.Master.Stop, mode, "--redis", w.URL(), "--rounds", "4", "--ttl", "500ms",
+				"--backend-latency", "2s", "--backend-jitter", "0", "--json", "-")
+			r := decode(t, out.stdout)
+			equal(t, "exit code", out.code, cli.ExitVerdict)
+			equal(t, "rounds", r.Rounds, 4)
+			if r.BackendCalls < 4 || r.BackendCalls > 5 { // a waiter that lived to see the new master may have taken over
+				t.Errorf("%d backend calls, want 4 or 5", r.BackendCalls)
+			}
+			for _, round := range []string{"1", "3", "4"} {
+				if !clean(out.stderr, round) {
+					t.Errorf("round %s was not clean in:\n%s", round, regexp.MustCompile(`(?m)^(round|verdict).*$`).FindAllString(out.stderr, -1))
+				}
+			}
+		})
 	}
 }
 
 // A cluster without replicas has nobody for the slots of a node that is gone. When the node is back, so is the run.
 func TestAClustersNodeThatGoesAwayAndComesBack(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		when *regexp.Regexp
-		code int
-	}{{"between rounds", firstRoundIsOver, cli.ExitOK}, {"in a round", secondHerdWaits, cli.ExitVerdict}} {
-		t.Run(test.name, func(t *testing.T) {
+		mode, name string
+		when       *regexp.Regexp
+		code       int
+	}{
+		{"fixed", "between rounds", firstRoundIsOver, cli.ExitOK}, {"fixed", "in a round", secondHerdWaits, cli.ExitVerdict},
+		{"woken", "between rounds", firstRoundIsOver, cli.ExitOK}, {"woken", "in a round", secondHerdWaits, cli.ExitVerdict},
+	} {
+		t.Run(test.mode+" "+test.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, 3, "--cluster-node-timeout", "1000")
 			owner, err := cluster.Owner(t.Context(), "product:42:price")
@@ -80,7 +87,7 @@ func TestAClustersNodeThatGoesAwayAndComesBack(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			out := runUntil(t.Context(), t, nil, test.when, away, "fixed", "--redis", "redis://"+cluster.Nodes[0].Addr(), "--rounds", "4", "--ttl", "500ms",
+			out := runUntil(t.Context(), t, nil, test.when, away, test.mode, "--redis", "redis://"+cluster.Nodes[0].Addr(), "--rounds", "4", "--ttl", "500ms",
 				"--backend-latency", "1s", "--backend-jitter", "0", "--json", "-")
 			r := decode(t, out.stdout)
 			equal(t, "exit code", out.code, test.code)
