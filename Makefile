@@ -124,7 +124,7 @@ soak: go ## the long runs on a real Redis: 1,000 rounds, 10,000 workers, all dri
 	CACHELAB_REQUIRE_REDIS=1 go test -tags soak -run Soak -timeout 30m -v ./app/cli ./app/drill
 
 e2e: go ## the stack end to end without Docker: builds Jaeger and Prometheus (15 minutes the first time)
-	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 20m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}
+	cd deploy && CACHELAB_REQUIRE_REDIS=1 go test -tags e2e -count 1 -v -timeout 45m . | grep -vE '^(=== |    --- PASS)'; exit $${PIPESTATUS[0]}
 
 e2e-kubernetes: go ## deploy/kubernetes on the cluster of KUBECONFIG, with the lab's image IMAGE (cachelab:local); needs kubectl
 	cd deploy && go test -tags kubernetes -run OnACluster -count 1 -v -timeout 30m .
