@@ -119,9 +119,13 @@ func TestARunIsStartedAndWatched(t *testing.T) {
 	until(ctx, t, `document.querySelector("#gauge-flight .value").textContent === "50: 10 run, 40 queue"`)
 	until(ctx, t, `document.querySelectorAll("#pictures [data-mode=broken] .row").length === 50 && document.querySelectorAll("#pictures [data-mode=broken] .rows rect.queued").length === 40`)
 	until(ctx, t, `document.querySelectorAll("#pictures [data-mode=broken] .rows rect.call[data-open]").length === 10`)
-	width := `document.querySelector("#pictures [data-mode=broken] .rows rect.call[data-open]").getBoundingClientRect().width`
-	before := evaluate[float64](ctx, t, width)
-	until(ctx, t, fmt.Sprintf("%s > %g", width, before)) // it grows as time passes
+	// A bar that is open grows as time passes; when its call has ended it is another one's turn.
+	until(ctx, t, `(() => {
+		const width = document.querySelector("#pictures [data-mode=broken] .rows rect.call[data-open]")?.getBoundingClientRect().width ?? 0;
+		const grew = window.seenWidth > 0 && width > window.seenWidth;
+		window.seenWidth = width;
+		return grew;
+	})()`)
 	if gone := evaluate[string](ctx, t, standing); !strings.HasPrefix(gone, "broken (1 of 2), ") {
 		t.Errorf("in the run it says %q", gone)
 	}
