@@ -135,7 +135,7 @@ func TestEachWrongWayIntoAClusterOrASentinelIsNamed(t *testing.T) {
 		url  func(t *testing.T) string
 		want []string
 	}{
-		"a cluster without slots": {func(t *testing.T) string { return redistest.Start(t, "--cluster-enabled", "yes").URL() },
+		"a cluster without slots": {func(t *testing.T) string { return redistest.StartLoneNode(t).URL() },
 			[]string{"(cluster of 0): CLUSTERDOWN Hash slot not served; no node of the cluster serves the key's slot"}},
 		"a cluster that lacks the key's slot": {func(t *testing.T) string {
 			cluster := redistest.StartCluster(t, 3)

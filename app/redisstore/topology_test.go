@@ -332,7 +332,7 @@ func TestASentinelOrAClusterThatCannotServeIsNamed(t *testing.T) {
 			return "redis://" + c.Nodes[0].Addr()
 		}, []string{"CLUSTERDOWN Hash slot not served", "CLUSTER SLOTS"}},
 		{"a cluster that nobody made", func(t *testing.T) string {
-			return redistest.Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--dir", t.TempDir(), "--cluster-port", redistest.FreePort(t)).URL()
+			return redistest.StartLoneNode(t).URL()
 		}, []string{"(cluster of 0)", "CLUSTERDOWN Hash slot not served"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -221,7 +221,7 @@ func deadWinner(ctx context.Context, newStrategy func(Parts) cache.Strategy) err
 }
 
 func lateWinner(ctx context.Context, newStrategy func(Parts) cache.Strategy) error {
-	store, loader := NewStore(), &Loader{Answer: Takes(promiseLock*3/2, "9.99")}
+	store, loader := NewStore(), &Loader{Answer: Takes(promiseLock*5/4, "9.99")}
 	all := several(2, func() cache.Strategy { return newStrategy(parts(store, store, loader)) })
 	err := errors.Join(allHave(ask(ctx, all, 10), "9.99"), calls(loader, 1, 2))
 	if store.Peek(promiseKey) == "" {

@@ -61,6 +61,13 @@ func StartWatched(t testing.TB, replicas, sentinels int) Watched {
 	return w
 }
 
+// StartLoneNode starts a node of a cluster that nobody has made, and stops it when the test ends. Its port for the others is
+// one that is free: the usual one, 10,000 above, may be taken by whoever connects anywhere.
+func StartLoneNode(t testing.TB) *Server {
+	t.Helper()
+	return Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--dir", t.TempDir(), "--cluster-port", FreePort(t))
+}
+
 // StartSentinel starts a sentinel that watches masters, addresses by name, and stops it when the test ends.
 func StartSentinel(t testing.TB, quorum int, masters map[string]string) *redisserver.Sentinel {
 	t.Helper()
