@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"cachelab/telemetry/otlp"
 	"cachelab/telemetry/redact"
 )
 
@@ -51,7 +52,7 @@ func newSpanExporter(ctx context.Context, env lookup, console io.Writer) (sdktra
 		client = otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(e.url), otlptracehttp.WithTimeout(traces.timeout(env)),
 			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}))
 	}
-	exporter, err := otlptrace.New(ctx, client)
+	exporter, err := otlp.New(ctx, client)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the export of traces to %s: %w", e, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 	"go.opentelemetry.io/otel/trace"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
@@ -188,28 +189,32 @@ func (h *commandHook) watch(ctx context.Context, cmds []redis.Cmder, send func()
 		return send()
 	}
 	h.commands.Add(ctx, 1, h.counted[name])
-	span := trace.SpanFromContext(ctx)
-	recording := span.IsRecording()
-	if recording {
-		span.SetAttributes(h.server...) // now: another node that it is sent on to has another address
-	}
 	began := time.Now()
 	err := send()
 	h.useTime.Record(ctx, float64(time.Since(began))/float64(time.Millisecond), h.used)
-	if recording {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		extra, _ := ctx.Value(commandKey{}).([]attribute.KeyValue)
-		span.SetAttributes(slices.Concat(h.aboutOf(cmd, text), answer(name, cmd, err), left(cmds, err), extra)...)
+		about := h.aboutOf(cmd, text, span)
+		span.SetAttributes(answer(name, cmd, err)...) // the few first: the span's room grows but once to what is needed
+		span.SetAttributes(left(cmds, err)...)
+		span.SetAttributes(extra...)
+		span.SetAttributes(about...)
 	}
 	return err
 }
 
-// aboutOf is what all spans of commands with this text say.
-func (h *commandHook) aboutOf(cmd redis.Cmder, text string) []attribute.KeyValue {
-	if about, ok := h.about.Load(text); ok {
-		return about.([]attribute.KeyValue)
+// aboutOf is what all spans of commands with this text say, the server at the end: it is left out where the span says already
+// that the command was sent on to another.
+func (h *commandHook) aboutOf(cmd redis.Cmder, text string, span trace.Span) []attribute.KeyValue {
+	known, ok := h.about.Load(text)
+	if !ok {
+		known = slices.Concat(h.system, []attribute.KeyValue{semconv.DBOperationName(strings.ToUpper(cmd.Name())), semconv.DBQueryText(text)}, h.server)
+		h.about.Store(text, known)
 	}
-	about := append(slices.Clone(h.system), semconv.DBOperationName(strings.ToUpper(cmd.Name())), semconv.DBQueryText(text))
-	h.about.Store(text, about)
+	about := known.([]attribute.KeyValue)
+	if s, ok := span.(sdktrace.ReadOnlySpan); ok && len(s.Attributes()) > 0 {
+		return about[:len(about)-len(h.server)]
+	}
 	return about
 }
 

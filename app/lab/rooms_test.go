@@ -36,7 +36,8 @@ var mayImport = map[string][]string{
 		"cachelab/app/events", "cachelab/app/facts", "cachelab/app/fleet", "cachelab/app/fleet/children", "cachelab/app/fleet/meeting", "cachelab/app/herd", "cachelab/app/modes", "cachelab/app/observe", "cachelab/app/price", "cachelab/app/record", "cachelab/app/redisserver",
 		"cachelab/app/redisstore", "cachelab/app/report", "cachelab/app/results", "cachelab/telemetry"},
 	"cachelab/app":              {"cachelab/app/cli", "cachelab/app/modes"},
-	"cachelab/telemetry":        {"cachelab/telemetry/redact"},
+	"cachelab/telemetry":        {"cachelab/telemetry/otlp", "cachelab/telemetry/redact"},
+	"cachelab/telemetry/otlp":   {},
 	"cachelab/telemetry/redact": {},
 }
 
