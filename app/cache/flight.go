@@ -45,7 +45,7 @@ func (j *joiner) wait(p Probe, miss context.Context) {
 }
 
 // share answers from the flight of key, and starts it if there is none: fly is its work.
-func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, fly func(context.Context, *request) error) (Result, error) {
+func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, fly func(context.Context, *request) error, r *Result) error {
 	f.mu.Lock()
 	fl, joined := f.byKey[key]
 	if !joined {
@@ -57,7 +57,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 	}
 	f.mu.Unlock()
 	if joined {
-		return fl.join(ctx, a.Probe)
+		return fl.join(ctx, a.Probe, r)
 	}
 	inner, end := a.Probe.Flight(context.WithoutCancel(ctx), key)
 	go func() {
@@ -74,7 +74,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 		}()
 		err = fly(limited, r)
 	}()
-	return fl.await(ctx)
+	return fl.await(ctx, r)
 }
 
 // errNoAnswer is what a flight comes to whose goroutine was ended from within.
@@ -99,7 +99,7 @@ func (fl *flight) missed(p Probe, miss context.Context) {
 }
 
 // join is a caller that got another's flight. It waits from the moment on when the flight has missed.
-func (fl *flight) join(ctx context.Context, p Probe) (Result, error) {
+func (fl *flight) join(ctx context.Context, p Probe, r *Result) error {
 	j := &joiner{ctx: ctx}
 	fl.mu.Lock()
 	if fl.miss != nil {
@@ -108,19 +108,19 @@ func (fl *flight) join(ctx context.Context, p Probe) (Result, error) {
 		fl.joiners = append(fl.joiners, j)
 	}
 	fl.mu.Unlock()
-	r, err := fl.await(ctx)
+	err := fl.await(ctx, r)
 	if ctx.Err() != nil {
 		fl.left(j)
 	}
 	if j.end == nil { // the flight's GET hit, or failed; or it is not known yet
-		return r, err
+		return err
 	}
 	r.Waited = time.Since(j.since)
 	if err == nil {
 		r.Outcome = Waited
 	}
-	j.end(r, err)
-	return r, err
+	j.end(*r, err)
+	return err
 }
 
 // left is the end of a joiner whose context has ended: its wait must not begin any more.
@@ -130,13 +130,15 @@ func (fl *flight) left(j *joiner) {
 	fl.joiners = slices.DeleteFunc(fl.joiners, func(other *joiner) bool { return other == j })
 }
 
-// await returns what the flight came to. Its counts are not the caller's: [Probe.Flight] is told of them.
-func (fl *flight) await(ctx context.Context) (Result, error) {
+// await tells what the flight came to. Its counts are not the caller's: [Probe.Flight] is told of them.
+func (fl *flight) await(ctx context.Context, r *Result) error {
 	select {
 	case <-fl.done:
-		return Result{Value: fl.result.Value, Outcome: fl.result.Outcome, Errors: fl.result.Errors}, fl.err
+		r.Value, r.Outcome, r.Errors = fl.result.Value, fl.result.Outcome, fl.result.Errors
+		return fl.err
 	case <-ctx.Done():
-		return Result{Outcome: Failed}, context.Cause(ctx)
+		r.Outcome = Failed
+		return context.Cause(ctx)
 	}
 }
 

@@ -194,21 +194,21 @@ func (h *Herd) round(ctx context.Context, round Round, gathered crowds, fold *Fo
 	return spread, err
 }
 
-// ask is one worker's Get.
-func (r *request) ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, started time.Time) Response {
+// ask is one worker's Get. What it came to is left in response, as many stacks are held at a time, and are the smaller for it.
+func (r *request) ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, started time.Time, response *Response) {
 	ctx, end := o.Worker(context.WithValue(ctx, requestKey{}, r), r.worker)
-	result, err := s.Get(ctx, key)
-	response := r.response(result, err, started)
-	if about.Answered != nil && err == nil {
-		response.Answered = about.Answered(result.Value)
+	response.Result, response.Err = s.Get(ctx, key)
+	r.answered(response, started)
+	if about.Answered != nil && response.Err == nil {
+		response.Answered = about.Answered(response.Value)
 	}
-	end(response)
-	return response
+	end(*response)
 }
 
-// response is what the request came to, now.
-func (r *request) response(result cache.Result, err error, started time.Time) Response {
-	now := time.Now()
-	return Response{Worker: r.worker, Result: result, Err: err, Elapsed: now.Sub(started), At: now,
-		Redundant: int(r.redundant.Load()), Repeated: int(r.repeated.Load())}
+// answered completes the response to the request, which has come now.
+func (r *request) answered(response *Response, started time.Time) {
+	response.At = time.Now()
+	response.Elapsed = response.At.Sub(started)
+	response.Worker = r.worker
+	response.Redundant, response.Repeated = int(r.redundant.Load()), int(r.repeated.Load())
 }

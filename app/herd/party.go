@@ -49,7 +49,7 @@ func (h *Herd) Gather(_ context.Context, round Round) (Gathered, error) {
 			<-c.barrier
 			if c.ctx != nil {
 				r := &request{worker: Worker{Round: round.Number, Number: first + i + 1, Process: h.Process}, work: c.work}
-				c.responses[i] = r.ask(c.ctx, h.Observer, h.Strategy, h.Key, h.Results, c.released)
+				r.ask(c.ctx, h.Observer, h.Strategy, h.Key, h.Results, c.released, &c.responses[i])
 			}
 		})
 	}

@@ -151,7 +151,9 @@ func (s *Stream) request(ctx context.Context, number int, due time.Time) {
 	c := s.join(ctx)
 	number += max(0, s.Process-1) * s.Workers
 	r := &request{worker: Worker{Round: c.Number, Number: number, Process: s.Process}, work: s.work(c)}
-	s.leave(c, r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, due))
+	var response Response
+	r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, due, &response)
+	s.leave(c, response)
 }
 
 // join returns the round that a request begins in. The observer is told of it outside of the lock: it holds up those who

@@ -36,8 +36,8 @@ func begin(ctx context.Context, kind Work) (context.Context, func(cache.Result, 
 	}
 	r, started, end := &request{worker: by.worker, work: by.work}, time.Now(), by.work()
 	return context.WithValue(ctx, requestKey{}, r), func(result cache.Result, err error) {
-		response := r.response(result, err, started)
-		response.Work = kind
+		response := Response{Result: result, Err: err, Work: kind}
+		r.answered(&response, started)
 		end(response)
 	}
 }
