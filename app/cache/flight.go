@@ -44,8 +44,9 @@ func (j *joiner) wait(p Probe, miss context.Context) {
 	_, j.end = p.Join(j.ctx, miss)
 }
 
-// share answers from the flight of key, and starts it if there is none: fly is its work.
-func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, fly func(context.Context, *request) error, r *Result) error {
+// share leaves in result what the flight of key comes to, and starts it if there is none: fly is its work. Many callers wait here: their
+// stacks hold no copies of it.
+func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, fly func(context.Context, *request) error, result *Result) error {
 	f.mu.Lock()
 	fl, joined := f.byKey[key]
 	if !joined {
@@ -57,7 +58,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 	}
 	f.mu.Unlock()
 	if joined {
-		return fl.join(ctx, a.Probe, r)
+		return fl.join(ctx, a.Probe, result)
 	}
 	inner, end := a.Probe.Flight(context.WithoutCancel(ctx), key)
 	go func() {
@@ -74,7 +75,7 @@ func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Du
 		}()
 		err = fly(limited, r)
 	}()
-	return fl.await(ctx, r)
+	return fl.await(ctx, result)
 }
 
 // errNoAnswer is what a flight comes to whose goroutine was ended from within.

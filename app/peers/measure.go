@@ -64,10 +64,11 @@ type sample struct {
 	extra []time.Duration // of all requests: from the first one's release to its answer, less the fill
 }
 
-// herd measures one repeat of one peer. The first herd is not counted: it opens the connections.
+// herd measures one repeat of one peer. The first herd is not counted: it opens the connections. The last is never released: a process
+// that leaves takes processor time from those whose answers are on their way.
 func (m *measurer) herd(ctx context.Context, p peer, s shape) (_ sample, err error) {
 	defer inside(&err, p, s.String())
-	g, err := start(ctx, s.processes, m.job(p, s.workers, m.rounds+1))
+	g, err := start(ctx, s.processes, m.job(p, s.workers, m.rounds+2))
 	if err != nil {
 		return sample{}, err
 	}
