@@ -135,7 +135,7 @@ bench: go ## cost of a Get, of waiting, and of telemetry, on a real Redis
 	CACHELAB_REQUIRE_REDIS=1 go test -run '^$$' -bench LoadCPU -benchtime 3x ./app/cli
 	go test -run '^$$' -bench Fold ./app/results
 
-peers: go ## the strategies beside the libraries that others would pick, on a real Redis; 20 minutes
+peers: go ## the strategies beside the libraries that others would pick, on a real Redis; 25 minutes
 	@cd app/peers && go build -o ../../.bin/peers . && cd ../.. && .bin/peers $(if $(ARGS),--quiet,--json .bin/peers.json --plot .bin/peers.svg) $(ARGS)
 
 lint: go ## gofmt, go vet, staticcheck

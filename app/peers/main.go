@@ -2,7 +2,7 @@
 // backend, on the same Redis: what an expiry costs with each, what happens when the process dies that fills, and when the
 // backend fails.
 //
-//	make peers                                                      # all, about 20 minutes
+//	make peers                                                      # all, about 25 minutes
 //	make peers ARGS='--shape 1x50 --repeats 1 --peers woken,rueidisaside'
 package main
 

@@ -102,6 +102,7 @@ func (p points) add(on *plot.Plot, name string, n int) error {
 	if err != nil {
 		return err
 	}
+	labels.Offset = vg.Point{X: vg.Points(5), Y: vg.Points(-3)} // beside the point
 	marks.GlyphStyle = draw.GlyphStyle{Color: colors[n%len(colors)], Radius: vg.Points(3.5), Shape: glyphs[n%len(glyphs)]}
 	bars.LineStyle.Color, bars.CapWidth = colors[n%len(colors)], 0
 	for i := range labels.TextStyle {
