@@ -248,12 +248,13 @@ type result struct {
 	code int
 	out  string
 	json struct {
-		Run          string     `json:"run"`
-		Mode         string     `json:"mode"`
-		BackendCalls int        `json:"backend_calls"`
-		Polls        int        `json:"polls"`
-		TraceIDs     [][]string `json:"trace_ids"`
-		Overhead     float64    `json:"overhead_s"`
+		Run          string         `json:"run"`
+		Mode         string         `json:"mode"`
+		BackendCalls int            `json:"backend_calls"`
+		Polls        int            `json:"polls"`
+		TraceIDs     [][]string     `json:"trace_ids"`
+		Overhead     float64        `json:"overhead_s"`
+		Outcomes     map[string]int `json:"outcomes"`
 		Spans        struct{ Ended, Exported, Dropped int }
 		Verdict      struct{ OK bool }
 	}
