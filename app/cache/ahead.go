@@ -20,7 +20,7 @@ func (r *request) getTTL(ctx context.Context) (left time.Duration, found bool, e
 }
 
 // fillCold fills a key that is absent as [Fixed] does, but for the store and the release in one command.
-func (f *Fixed) fillCold(ctx context.Context, r *request) (_ Result, err error) {
+func (f *Fixed) fillCold(ctx context.Context, r *request) (_ *Result, err error) {
 	ctx, end := r.miss(ctx)
 	defer end(&err)
 

@@ -7,7 +7,7 @@ import "context"
 type Broken struct{ Aside }
 
 // Get implements [Strategy].
-func (b *Broken) Get(ctx context.Context, key string) (_ Result, err error) {
+func (b *Broken) Get(ctx context.Context, key string) (_ *Result, err error) {
 	r := b.request(key)
 	if found, err := r.get(ctx, First); found || err != nil {
 		return r.done(err)

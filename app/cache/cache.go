@@ -21,9 +21,9 @@ var ErrRefused = errors.New("the store refused the command")
 // A Strategy answers requests for cached values.
 type Strategy interface {
 	// Get returns the value of key, from the store or from the backend. The Result tells what it took, also
-	// when the error is not nil. Get returns soon after ctx ends, and gives a lock of its own back first. A release that
+	// when the error is not nil, and is the caller's own. Get returns soon after ctx ends, and gives a lock of its own back first. A release that
 	// the store refuses, or does not answer in three tries, is counted: that lock may stay until its TTL ends.
-	Get(ctx context.Context, key string) (Result, error)
+	Get(ctx context.Context, key string) (*Result, error)
 }
 
 // A Store is the shared cache. An error that is no [ErrRefused] means that the outcome is unknown: the command may
@@ -68,55 +68,55 @@ type Loader interface {
 }
 
 // A Probe is told about the stretches of a request that are longer than one command. The context it returns
-// is used for everything inside the stretch; end is called once, with the facts so far, and the error that ended the
-// stretch, if one did.
+// is used for everything inside the stretch; end is called once, with the facts so far, which are the request's own and may be
+// read until it returns, and the error that ended the stretch, if one did.
 type Probe interface {
 	// Miss begins when GET found nothing and ends when the request is answered.
-	Miss(ctx context.Context, key string) (inner context.Context, end func(Result, error))
+	Miss(ctx context.Context, key string) (inner context.Context, end func(*Result, error))
 	// Wait begins when the fill lock was found held, and ends with the value, the lock, or an error.
 	// The holder is the token found in the lock, "" when the answer was lost.
-	Wait(ctx context.Context, holder string) (inner context.Context, end func(Result, error))
+	Wait(ctx context.Context, holder string) (inner context.Context, end func(*Result, error))
 	// Refresh begins when a request has taken the fill lock to refresh a value in the background, and ends with the refresh,
 	// usually after the request. The context's values are those of the request. The result is in that of no request.
-	Refresh(ctx context.Context, key string) (inner context.Context, end func(Result, error))
+	Refresh(ctx context.Context, key string) (inner context.Context, end func(*Result, error))
 	// Join is Wait for a flight of this process, which has missed: miss is the context that Miss returned to it.
-	Join(ctx, miss context.Context) (inner context.Context, end func(Result, error))
+	Join(ctx, miss context.Context) (inner context.Context, end func(*Result, error))
 	// Wake is told why a waiting flight looks. The context is that of its Wait.
 	Wake(ctx context.Context, by Wake)
 	// Flight begins with the work that callers of a key in one process share, and may end after all of them. The context's
 	// values are those of the first caller's request. The result's counts are in that of no request.
-	Flight(ctx context.Context, key string) (inner context.Context, end func(Result, error))
+	Flight(ctx context.Context, key string) (inner context.Context, end func(*Result, error))
 }
 
 // NoProbe is a Probe that does nothing.
 type NoProbe struct{}
 
 // Miss implements [Probe].
-func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(Result, error)) {
-	return ctx, func(Result, error) {}
+func (NoProbe) Miss(ctx context.Context, _ string) (context.Context, func(*Result, error)) {
+	return ctx, func(*Result, error) {}
 }
 
 // Wait implements [Probe].
-func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(Result, error)) {
-	return ctx, func(Result, error) {}
+func (NoProbe) Wait(ctx context.Context, _ string) (context.Context, func(*Result, error)) {
+	return ctx, func(*Result, error) {}
 }
 
 // Refresh implements [Probe].
-func (NoProbe) Refresh(ctx context.Context, _ string) (context.Context, func(Result, error)) {
-	return ctx, func(Result, error) {}
+func (NoProbe) Refresh(ctx context.Context, _ string) (context.Context, func(*Result, error)) {
+	return ctx, func(*Result, error) {}
 }
 
 // Join implements [Probe].
-func (NoProbe) Join(ctx, _ context.Context) (context.Context, func(Result, error)) {
-	return ctx, func(Result, error) {}
+func (NoProbe) Join(ctx, _ context.Context) (context.Context, func(*Result, error)) {
+	return ctx, func(*Result, error) {}
 }
 
 // Wake implements [Probe].
 func (NoProbe) Wake(context.Context, Wake) {}
 
 // Flight implements [Probe].
-func (NoProbe) Flight(ctx context.Context, _ string) (context.Context, func(Result, error)) {
-	return ctx, func(Result, error) {}
+func (NoProbe) Flight(ctx context.Context, _ string) (context.Context, func(*Result, error)) {
+	return ctx, func(*Result, error) {}
 }
 
 // Outcome says how a request ended.

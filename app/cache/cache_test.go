@@ -47,7 +47,7 @@ func stampede(ctx context.Context, s cache.Strategy, n int) ([]answer, cache.Cou
 	for i := range answers {
 		wg.Go(func() {
 			result, err := s.Get(ctx, key)
-			answers[i] = answer{result, err}
+			answers[i] = answer{*result, err}
 		})
 	}
 	wg.Wait()

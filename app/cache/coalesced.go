@@ -15,9 +15,8 @@ type Coalesced struct {
 }
 
 // Get implements [Strategy].
-func (c *Coalesced) Get(ctx context.Context, key string) (r Result, err error) {
-	err = c.Flights.share(ctx, &c.Aside, key, c.Limit, c.fly, &r)
-	return r, err
+func (c *Coalesced) Get(ctx context.Context, key string) (*Result, error) {
+	return c.Flights.share(ctx, &c.Aside, key, c.Limit, c)
 }
 
 func (c *Coalesced) fly(ctx context.Context, r *request) (err error) {

@@ -24,7 +24,7 @@ type Early struct {
 }
 
 // Get implements [Strategy].
-func (e *Early) Get(ctx context.Context, key string) (Result, error) {
+func (e *Early) Get(ctx context.Context, key string) (*Result, error) {
 	r := e.request(key)
 	left, found, err := r.getTTL(ctx)
 	switch {
@@ -38,7 +38,7 @@ func (e *Early) Get(ctx context.Context, key string) (Result, error) {
 	return r.done(nil)
 }
 
-func (e *Early) fillCold(ctx context.Context, r *request) (_ Result, err error) {
+func (e *Early) fillCold(ctx context.Context, r *request) (_ *Result, err error) {
 	if e.Locked {
 		return e.Fixed.fillCold(ctx, r)
 	}

@@ -137,7 +137,7 @@ func traffic(ctx context.Context, s cache.Strategy, perSecond int, length time.D
 	for i := range answers {
 		requests.Go(func() {
 			result, err := s.Get(ctx, key)
-			answers[i] = answer{result, err}
+			answers[i] = answer{*result, err}
 		})
 		time.Sleep(time.Second / time.Duration(perSecond))
 	}

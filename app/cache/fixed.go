@@ -27,7 +27,7 @@ type FillLock struct {
 }
 
 // Get implements [Strategy].
-func (f *Fixed) Get(ctx context.Context, key string) (_ Result, err error) {
+func (f *Fixed) Get(ctx context.Context, key string) (_ *Result, err error) {
 	r := f.request(key)
 	if found, err := r.get(ctx, First); found || err != nil {
 		return r.done(err)

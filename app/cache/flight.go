@@ -21,11 +21,13 @@ type Flights struct {
 	byKey map[string]*flight
 }
 
-// flight is work on its way. What it came to may be read when done is closed.
+// flight is work on its way. Its answer may be read when done is closed.
 type flight struct {
-	done   chan struct{}
-	result Result
-	err    error
+	flights *Flights
+	key     string
+	done    chan struct{}
+	answer  Result // of its work the value, the outcome and the errors
+	err     error
 
 	mu      sync.Mutex      // guards all below
 	miss    context.Context // that of its MISS; nil until its GET has found nothing
@@ -36,7 +38,7 @@ type flight struct {
 type joiner struct {
 	ctx   context.Context
 	since time.Time
-	end   func(Result, error) // of its wait; nil before
+	end   func(*Result, error) // of its wait; nil before
 }
 
 func (j *joiner) wait(p Probe, miss context.Context) {
@@ -44,47 +46,66 @@ func (j *joiner) wait(p Probe, miss context.Context) {
 	_, j.end = p.Join(j.ctx, miss)
 }
 
-// share leaves in result what the flight of key comes to, and starts it if there is none: fly is its work. Many callers wait here: their
-// stacks hold no copies of it.
-func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, fly func(context.Context, *request) error, result *Result) error {
+// A flyer does the work of flights.
+type flyer interface {
+	fly(context.Context, *request) error
+}
+
+// share returns what the flight of key comes to, and starts it if there is none. A herd waits in here. Its stacks hold
+// pointers and no results meanwhile, and so fit into the 2 kB that they begin with: growing them all would cost more than the wait.
+func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, work flyer) (*Result, error) {
 	f.mu.Lock()
 	fl, joined := f.byKey[key]
 	if !joined {
-		fl = &flight{done: make(chan struct{})}
+		fl = &flight{flights: f, key: key, done: make(chan struct{})}
 		if f.byKey == nil {
 			f.byKey = map[string]*flight{}
 		}
 		f.byKey[key] = fl
 	}
 	f.mu.Unlock()
-	if joined {
-		return fl.join(ctx, a.Probe, result)
+	if !joined {
+		fl.start(ctx, a, limit, work)
+		return fl.await(ctx, nil)
 	}
-	inner, end := a.Probe.Flight(context.WithoutCancel(ctx), key)
+	return fl.await(ctx, fl.join(ctx, a.Probe))
+}
+
+// start begins the work, which does not end with ctx.
+func (fl *flight) start(ctx context.Context, a *Aside, limit time.Duration, work flyer) {
+	inner, end := a.Probe.Flight(context.WithoutCancel(ctx), fl.key)
 	go func() {
 		limited, cancel := context.WithTimeoutCause(inner, limit, ErrFlightTimeout)
 		defer cancel()
-		r := a.request(key)
+		r := a.request(fl.key)
 		r.flight = fl
 		err := errNoAnswer
 		defer func() {
-			fl.result, fl.err = r.done(err)
-			f.land(key)
-			end(fl.result, fl.err)
-			close(fl.done)
+			result, err := r.done(err)
+			end(result, err)
+			fl.land(result, err)
 		}()
-		err = fly(limited, r)
+		err = work.fly(limited, r)
 	}()
-	return fl.await(ctx, result)
 }
 
 // errNoAnswer is what a flight comes to whose goroutine was ended from within.
 var errNoAnswer = errors.New("the flight ended without an answer")
 
-func (f *Flights) land(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.byKey, key)
+// land answers the callers, if they have no answer yet: a call after this starts a new flight. What the work still does after it, nobody
+// waits for.
+func (fl *flight) land(result *Result, err error) {
+	select {
+	case <-fl.done:
+		return
+	default:
+	}
+	fl.flights.mu.Lock()
+	delete(fl.flights.byKey, fl.key)
+	fl.flights.mu.Unlock()
+	fl.answer = Result{Value: result.Value, Outcome: result.Outcome, Errors: result.Errors}
+	fl.err = err
+	close(fl.done)
 }
 
 // missed says that the flight's GET has found nothing, so whoever has joined it waits from now on. The flight begins their
@@ -100,47 +121,48 @@ func (fl *flight) missed(p Probe, miss context.Context) {
 }
 
 // join is a caller that got another's flight. It waits from the moment on when the flight has missed.
-func (fl *flight) join(ctx context.Context, p Probe, r *Result) error {
+func (fl *flight) join(ctx context.Context, p Probe) *joiner {
 	j := &joiner{ctx: ctx}
 	fl.mu.Lock()
+	defer fl.mu.Unlock()
 	if fl.miss != nil {
 		j.wait(p, fl.miss)
 	} else {
 		fl.joiners = append(fl.joiners, j)
 	}
-	fl.mu.Unlock()
-	err := fl.await(ctx, r)
-	if ctx.Err() != nil {
-		fl.left(j)
-	}
-	if j.end == nil { // the flight's GET hit, or failed; or it is not known yet
-		return err
-	}
-	r.Waited = time.Since(j.since)
-	if err == nil {
-		r.Outcome = Waited
-	}
-	j.end(*r, err)
-	return err
+	return j
 }
 
-// left is the end of a joiner whose context has ended: its wait must not begin any more.
-func (fl *flight) left(j *joiner) {
-	fl.mu.Lock()
-	defer fl.mu.Unlock()
-	fl.joiners = slices.DeleteFunc(fl.joiners, func(other *joiner) bool { return other == j })
-}
-
-// await tells what the flight came to. Its counts are not the caller's: [Probe.Flight] is told of them.
-func (fl *flight) await(ctx context.Context, r *Result) error {
+// await tells a caller what the flight came to; j is nil for the one that started it. The counts of the work are in no caller's result:
+// [Probe.Flight] is told of them.
+func (fl *flight) await(ctx context.Context, j *joiner) (*Result, error) {
 	select {
 	case <-fl.done:
-		r.Value, r.Outcome, r.Errors = fl.result.Value, fl.result.Outcome, fl.result.Errors
-		return fl.err
+		r := fl.answer
+		return fl.left(j, &r, fl.err)
 	case <-ctx.Done():
-		r.Outcome = Failed
-		return context.Cause(ctx)
+		return fl.left(j, &Result{Outcome: Failed}, context.Cause(ctx))
 	}
+}
+
+// left ends the wait of a joiner, if it has begun: it has not if the flight's GET hit, or failed, or is not answered yet.
+func (fl *flight) left(j *joiner, r *Result, err error) (*Result, error) {
+	if j == nil {
+		return r, err
+	}
+	if j.ctx.Err() != nil { // its wait must not begin any more
+		fl.mu.Lock()
+		fl.joiners = slices.DeleteFunc(fl.joiners, func(other *joiner) bool { return other == j })
+		fl.mu.Unlock()
+	}
+	if j.end != nil {
+		r.Waited = time.Since(j.since)
+		if err == nil {
+			r.Outcome = Waited
+		}
+		j.end(r, err)
+	}
+	return r, err
 }
 
 // Len returns how many flights are on their way.

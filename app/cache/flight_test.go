@@ -26,16 +26,16 @@ type workProbe struct {
 	joins int
 }
 
-func (p *workProbe) Flight(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
-	return ctx, func(r cache.Result, _ error) {
+func (p *workProbe) Flight(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
+	return ctx, func(r *cache.Result, _ error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.works = append(p.works, r)
+		p.works = append(p.works, *r)
 	}
 }
 
-func (p *workProbe) Join(ctx, _ context.Context) (context.Context, func(cache.Result, error)) {
-	return ctx, func(cache.Result, error) {
+func (p *workProbe) Join(ctx, _ context.Context) (context.Context, func(*cache.Result, error)) {
+	return ctx, func(*cache.Result, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.joins++

@@ -69,7 +69,7 @@ func (a *Aside) request(key string) *request {
 }
 
 // done ends the request.
-func (r *request) done(err error) (Result, error) {
+func (r *request) done(err error) (*Result, error) {
 	switch {
 	case err != nil:
 		r.Outcome = Failed
@@ -80,7 +80,7 @@ func (r *request) done(err error) (Result, error) {
 	default:
 		r.Outcome = Hit
 	}
-	return r.Result, err
+	return &r.Result, err
 }
 
 // miss begins a stretch. Its end is deferred, with the address of the error that the caller returns.
@@ -98,7 +98,7 @@ func (r *request) wait(ctx context.Context) (context.Context, func(*error)) {
 	started := time.Now()
 	return ctx, func(err *error) {
 		r.Waited = time.Since(started)
-		end(r.Result, *err)
+		end(&r.Result, *err)
 	}
 }
 

@@ -17,7 +17,7 @@ type Stale struct {
 }
 
 // Get implements [Strategy]. A refresh that it begins goes on after it: [Probe.Refresh] tells when it ends.
-func (s *Stale) Get(ctx context.Context, key string) (Result, error) {
+func (s *Stale) Get(ctx context.Context, key string) (*Result, error) {
 	r := s.request(key)
 	r.grace = s.Grace
 	left, found, err := r.getTTL(ctx)

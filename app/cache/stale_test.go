@@ -26,11 +26,11 @@ type refreshes struct {
 	done []answer
 }
 
-func (p *refreshes) Refresh(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
-	return ctx, func(r cache.Result, err error) {
+func (p *refreshes) Refresh(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
+	return ctx, func(r *cache.Result, err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.done = append(p.done, answer{r, err})
+		p.done = append(p.done, answer{*r, err})
 	}
 }
 
@@ -105,7 +105,7 @@ type aging struct {
 	served func(value string)
 }
 
-func (a aging) Get(ctx context.Context, key string) (cache.Result, error) {
+func (a aging) Get(ctx context.Context, key string) (*cache.Result, error) {
 	result, err := a.Strategy.Get(ctx, key)
 	a.served(result.Value)
 	return result, err

@@ -18,9 +18,8 @@ type Woken struct {
 }
 
 // Get implements [Strategy].
-func (w *Woken) Get(ctx context.Context, key string) (r Result, err error) {
-	err = w.Flights.share(ctx, &w.Aside, key, w.WaitTimeout+2*w.Lock.TTL, w.fly, &r) // a wait, and a fill that is late
-	return r, err
+func (w *Woken) Get(ctx context.Context, key string) (*Result, error) {
+	return w.Flights.share(ctx, &w.Aside, key, w.WaitTimeout+2*w.Lock.TTL, w) // a wait, and a fill that is late
 }
 
 func (w *Woken) fly(ctx context.Context, r *request) (err error) {
@@ -36,6 +35,7 @@ func (w *Woken) fly(ctx context.Context, r *request) (err error) {
 	}
 	if won {
 		err = r.refill(ctx)
+		r.flight.land(r.done(err)) // the callers in this process need no ring
 		r.ring(ctx)
 	}
 	r.settle(ctx)

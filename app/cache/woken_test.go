@@ -19,7 +19,7 @@ func woken(s cache.Store, ear cache.Listener, l cache.Loader, p cache.Probe) *ca
 	return w
 }
 
-// processes sends callers to each of n instances at the same instant.
+// processes sends callers to each of n instances at the same instant, and waits for the flights.
 func processes(t *testing.T, n, callers int, one func() *cache.Woken) []answer {
 	t.Helper()
 	var mu sync.Mutex
@@ -35,6 +35,7 @@ func processes(t *testing.T, n, callers int, one func() *cache.Woken) []answer {
 		})
 	}
 	wg.Wait()
+	synctest.Wait() // a flight rings when its callers have their answers
 	return all
 }
 
@@ -62,6 +63,43 @@ func TestWokenFlightsOfAllProcessesMakeOneCall(t *testing.T) {
 		equal(t, "released", sum.Released, 1)
 		equal(t, "SETs that found the key absent", sum.SetsAbsent, 1)
 		equal(t, "lock afterwards", store.Peek(cache.LockKey(key)), "")
+	})
+}
+
+// slowRing is a store whose PUBLISH takes until it is let go.
+type slowRing struct {
+	cache.Store
+	rung chan struct{}
+}
+
+func (s slowRing) Publish(ctx context.Context, channel string) error {
+	<-s.rung
+	return s.Store.Publish(ctx, channel)
+}
+
+func TestTheCallersInTheWinnersProcessDoNotWaitForTheRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, probe, ring := cachetest.NewStore(), &workProbe{}, make(chan struct{})
+		loader := &cachetest.Loader{Answer: cachetest.Takes(fillTime, "9.99")}
+		s := woken(slowRing{store, ring}, store, loader, probe)
+		started := time.Now()
+		answers, _ := stampede(t.Context(), s, 50)
+		equal(t, "time", time.Since(started), fillTime)
+		equal(t, "filled", outcomes(answers)[cache.Filled], 1)
+		equal(t, "waited", outcomes(answers)[cache.Waited], 49)
+		equal(t, "lock at the answer", store.Peek(cache.LockKey(key)), "")
+		equal(t, "flights at the answer", s.Flights.Len(), 0)
+
+		next, err := s.Get(t.Context(), key) // a flight of its own
+		equal(t, "outcome of the next", next.Outcome, cache.Hit)
+		equal(t, "its error", err, nil)
+		synctest.Wait()
+		equal(t, "works before the ring", len(probe.works), 1)
+		close(ring)
+		synctest.Wait()
+		equal(t, "works", len(probe.works), 2)
+		equal(t, "rings", probe.works[1].Sent.Publish, 1)
+		equal(t, "backend calls", loader.Calls(), 1)
 	})
 }
 

@@ -17,8 +17,8 @@ import (
 // toy is a strategy that is not the lab's: it answers by itself.
 type toy struct{}
 
-func (toy) Get(context.Context, string) (cache.Result, error) {
-	return cache.Result{Value: "a toy", Outcome: cache.Hit}, nil
+func (toy) Get(context.Context, string) (*cache.Result, error) {
+	return &cache.Result{Value: "a toy", Outcome: cache.Hit}, nil
 }
 
 // TestANewStrategyIsOneEntry hands in a table with one strategy more, and finds it wherever modes are shown.

@@ -44,7 +44,7 @@ func startBackendError(s Scene) Faults {
 			}))
 		},
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				result, err := next.Get(ctx, key)
 				if errors.Is(err, ErrBackendDown) || errors.Is(err, cache.ErrWaitTimeout) {
 					named.add(ctx)

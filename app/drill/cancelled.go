@@ -29,7 +29,7 @@ func startCancelledWinner(s Scene) Faults {
 	var tries, left perRound
 	return Faults{
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				ctx, cancel := context.WithCancelCause(ctx)
 				defer cancel(nil)
 				result, err := next.Get(context.WithValue(ctx, cancelKey{}, cancel), key)

@@ -26,7 +26,7 @@ func startColdStart(s Scene) Faults {
 	var asked perRound
 	return Faults{
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				key = fmt.Sprintf("%s:%s:%d", key, never, herd.WorkerFrom(ctx).Round)
 				if asked.add(ctx) == 1 {
 					s.Report(ctx, fmt.Sprintf("the key %q has never been cached", key))

@@ -55,7 +55,7 @@ func startDeadWinner(s Scene) Faults {
 	return Faults{
 		Store: func(next cache.Store) cache.Store { return takeOvers{next, d} },
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				switch worker := herd.WorkerFrom(ctx); {
 				case worker.Round != deathRound:
 				case worker.Number == deathOf:
@@ -64,7 +64,7 @@ func startDeadWinner(s Scene) Faults {
 					select {
 					case <-d.locked:
 					case <-ctx.Done():
-						return cache.Result{Outcome: cache.Failed}, context.Cause(ctx)
+						return &cache.Result{Outcome: cache.Failed}, context.Cause(ctx)
 					}
 				}
 				return next.Get(ctx, key)
@@ -100,9 +100,9 @@ func (t takeOvers) Lock(ctx context.Context, key, token string, ttl time.Duratio
 }
 
 // live is the request of the worker that is a process: it lives until its backend call.
-func (d *death) live(ctx context.Context, key string) (result cache.Result, err error) {
+func (d *death) live(ctx context.Context, key string) (*cache.Result, error) {
+	result := &cache.Result{Outcome: cache.Failed}
 	defer func() {
-		result.Outcome = cache.Failed
 		select {
 		case <-d.locked:
 		default:
@@ -114,7 +114,7 @@ func (d *death) live(ctx context.Context, key string) (result cache.Result, err 
 		return result, d.fail(err)
 	}
 	d.Report(ctx, fmt.Sprintf("this worker is process %d", winner.Pid()))
-	err = d.follow(ctx, winner, key, &result)
+	err = d.follow(ctx, winner, key, result)
 	status := winner.Kill() // if it was not killed already
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,9 +151,9 @@ func (d *death) follow(ctx context.Context, winner Winner, key string, r *cache.
 			if s.Recheck {
 				continue
 			}
-			var end func(cache.Result, error)
+			var end func(*cache.Result, error)
 			ctx, end = d.Probe.Miss(ctx, key)
-			defer func() { r.Outcome = cache.Failed; end(*r, cmp.Or(err, ErrWinnerDied)) }()
+			defer func() { end(r, cmp.Or(err, ErrWinnerDied)) }()
 			if err := winner.Token(ctx, d.NewToken(ctx)); err != nil {
 				return d.fail(err)
 			}

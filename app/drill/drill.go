@@ -142,14 +142,14 @@ func (f Faults) whole() Faults {
 // faulty adapt functions to the interfaces that they decorate.
 type (
 	faultyLoader   func(ctx context.Context, key string) (string, error)
-	faultyStrategy func(ctx context.Context, key string) (cache.Result, error)
+	faultyStrategy func(ctx context.Context, key string) (*cache.Result, error)
 )
 
 // Load implements cache.Loader.
 func (f faultyLoader) Load(ctx context.Context, key string) (string, error) { return f(ctx, key) }
 
 // Get implements cache.Strategy.
-func (f faultyStrategy) Get(ctx context.Context, key string) (cache.Result, error) {
+func (f faultyStrategy) Get(ctx context.Context, key string) (*cache.Result, error) {
 	return f(ctx, key)
 }
 

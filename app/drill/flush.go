@@ -69,7 +69,7 @@ func (e *emptied) empty(ctx context.Context) {
 	e.err = err
 }
 
-func (e *emptied) watch(result cache.Result) {
+func (e *emptied) watch(result *cache.Result) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.done && result.Misses > 0 {
@@ -89,7 +89,7 @@ func startFlush(s Scene) Faults {
 			return redis
 		},
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				if redis.isDue() {
 					redis.empty(ctx)
 				}

@@ -17,7 +17,7 @@ func instances(make func(ttlJitter float64) cache.Strategy, ttlJitter float64) c
 	for i := range all {
 		all[i] = make(ttlJitter)
 	}
-	return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+	return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 		return all[herd.WorkerFrom(ctx).Number%processes].Get(ctx, key)
 	})
 }

@@ -62,7 +62,7 @@ func (w *waits) load(next cache.Loader) cache.Loader {
 }
 
 func (w *waits) around(next cache.Strategy) cache.Strategy {
-	return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+	return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 		result, err := next.Get(ctx, key)
 		round := herd.WorkerFrom(ctx).Round
 		w.mu.Lock()

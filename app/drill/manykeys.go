@@ -71,11 +71,11 @@ func startManyKeys(s Scene) Faults {
 		Loader: watch.around,
 		Strategy: func(make func(float64) cache.Strategy, jitter float64) cache.Strategy {
 			strategies := map[int]cache.Strategy{written: make(0), together: make(jitter), spread: make(jitter)}
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				worker := herd.WorkerFrom(ctx)
 				key = fmt.Sprintf("%s:%s:%d", key, fresh, worker.Number)
 				if err := expiring.await(ctx, key); err != nil {
-					return cache.Result{Outcome: cache.Failed}, err
+					return &cache.Result{Outcome: cache.Failed}, err
 				}
 				if worker.Round == together && expired.add(ctx) == 1 {
 					s.Report(ctx, fmt.Sprintf("%d keys expire at the same instant", s.Workers))
@@ -96,7 +96,7 @@ func startManyKeys(s Scene) Faults {
 }
 
 // untilExpired asks until the key has expired by Redis's clock, too. What was counted and sent is that of all its requests.
-func untilExpired(ctx context.Context, strategy cache.Strategy, key string) (cache.Result, error) {
+func untilExpired(ctx context.Context, strategy cache.Strategy, key string) (*cache.Result, error) {
 	var counts cache.Counts
 	var sent cache.Sent
 	for {

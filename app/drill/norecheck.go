@@ -64,7 +64,7 @@ func startNoRecheck(s Scene) Faults {
 			return cachetest.HoldBeforeLock(blind, min(gated, s.Workers-1))
 		},
 		Strategy: wrap(func(next cache.Strategy) cache.Strategy {
-			return faultyStrategy(func(ctx context.Context, key string) (cache.Result, error) {
+			return faultyStrategy(func(ctx context.Context, key string) (*cache.Result, error) {
 				result, err := next.Get(ctx, key)
 				if herd.WorkerFrom(ctx).Round == gatedRound && served.add(ctx) == waiters {
 					once.Do(func() { close(others) })

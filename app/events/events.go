@@ -196,34 +196,34 @@ type probe struct {
 	Handler
 }
 
-func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Miss(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	return p.next.Miss(ctx, key)
 }
 
-func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	return p.next.Refresh(ctx, key)
 }
 
 func (p probe) Wake(ctx context.Context, by cache.Wake) { p.next.Wake(ctx, by) }
 
-func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Flight(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	return p.next.Flight(ctx, key)
 }
 
-func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
+func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(*cache.Result, error)) {
 	p.tell(ctx, Event{Kind: Wait})
 	inner, end := p.next.Wait(ctx, holder)
-	return inner, func(r cache.Result, err error) {
+	return inner, func(r *cache.Result, err error) {
 		end(r, err)
 		// Polls that missed and polls that failed are not the one that found it.
 		p.tell(ctx, Event{Kind: WaitEnded, Polls: r.Polls, Found: r.Hits > 0})
 	}
 }
 
-func (p probe) Join(ctx, miss context.Context) (context.Context, func(cache.Result, error)) {
+func (p probe) Join(ctx, miss context.Context) (context.Context, func(*cache.Result, error)) {
 	p.tell(ctx, Event{Kind: Wait})
 	inner, end := p.next.Join(ctx, miss)
-	return inner, func(r cache.Result, err error) {
+	return inner, func(r *cache.Result, err error) {
 		end(r, err)
 		if err != nil {
 			p.tell(ctx, Event{Kind: WaitEnded})

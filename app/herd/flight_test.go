@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,11 +61,82 @@ func TestTheWorkOfAFlightIsInTheLedgerOnce(t *testing.T) {
 	})
 }
 
+// joins counts the callers that begin to wait for a flight, and tells when all have.
+type joins struct {
+	herd.Probe
+	left atomic.Int32
+	all  chan struct{}
+}
+
+func (j *joins) Join(ctx, miss context.Context) (context.Context, func(*cache.Result, error)) {
+	if j.left.Add(-1) == 0 {
+		close(j.all)
+	}
+	return j.Probe.Join(ctx, miss)
+}
+
+// Growing them would take longer than anything else between the release and the first call, and is most of what a waiter needs.
+func TestTheStacksOfAHerdThatWaitsDoNotGrow(t *testing.T) {
+	if raced() {
+		t.Skip("the race detector makes frames larger")
+	}
+	const workers = 1000
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would free the stacks of those who have left
+	answer := make(chan struct{})
+	s, _ := coalesced(func(context.Context, int) (string, error) {
+		<-answer
+		return "19.99", nil
+	})
+	probe := &joins{all: make(chan struct{})}
+	probe.left.Store(workers - 1)
+	s.Probe = probe
+	h := herd.Herd{Strategy: s, Key: "key", Workers: workers, Rounds: 1, Observer: herd.NoObserver{}}
+	for range 2 { // how large a new stack is depends on those that the garbage collector has seen
+		small, err := h.Gather(t.Context(), herd.Round{Number: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		small.Dismiss()
+	}
+	gathered, err := h.Gather(t.Context(), herd.Round{Number: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, back := stacks(t), make(chan error)
+	go func() {
+		_, err := gathered.Release(t.Context(), func(herd.Response) {})
+		back <- err
+	}()
+	<-probe.all
+	grown := stacks(t) - before
+	close(answer)
+	if err := <-back; err != nil {
+		t.Fatal(err)
+	}
+	if grown > workers*512 { // a stack of 2 kB that grows takes another 4 kB
+		t.Errorf("the stacks of %d workers grew by %d bytes", workers, grown)
+	}
+}
+
+func raced() bool {
+	about, _ := debug.ReadBuildInfo()
+	return about != nil && slices.Contains(about.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// stacks is how much memory they use, in bytes.
+func stacks(t *testing.T) int {
+	t.Helper()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(sample)
+	return int(sample[0].Value.Uint64())
+}
+
 // The round ends after the flight, although all who asked have left.
 func TestARoundWaitsForTheWorkThatOutlivesItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store := coalesced(cachetest.Takes(time.Second, "19.99"))
-		leaving := &scripted{get: func(ctx context.Context, _ herd.Worker) (cache.Result, error) {
+		leaving := &scripted{get: func(ctx context.Context, _ herd.Worker) (*cache.Result, error) {
 			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 			return s.Get(ctx, "key")

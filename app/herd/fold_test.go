@@ -19,15 +19,15 @@ func TestAgeIsFromTheBackendsAnswerAndOverdueWhatIsBeyondTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := time.Now()
 		// Worker n is served a value after n ms; that of a stranger has no age, nor has an error.
-		s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+		s := &scripted{get: func(_ context.Context, w herd.Worker) (*cache.Result, error) {
 			time.Sleep(time.Duration(w.Number) * time.Millisecond)
 			switch w.Number {
 			case 99:
-				return cache.Result{Outcome: cache.Hit, Value: "a stranger's"}, nil
+				return &cache.Result{Outcome: cache.Hit, Value: "a stranger's"}, nil
 			case 100:
-				return cache.Result{Outcome: cache.Failed, Value: "ours"}, errors.New("down")
+				return &cache.Result{Outcome: cache.Failed, Value: "ours"}, errors.New("down")
 			}
-			return cache.Result{Outcome: cache.Hit, Value: "ours"}, nil
+			return &cache.Result{Outcome: cache.Hit, Value: "ours"}, nil
 		}}
 		answered := func(value string) time.Time {
 			if value == "ours" {
@@ -64,9 +64,9 @@ func TestAgesOfHoursAreExactToo(t *testing.T) {
 }
 
 func TestCallsThatTheCacheShouldHaveSparedAreTheirRequests(t *testing.T) {
-	s := &scripted{get: func(ctx context.Context, w herd.Worker) (cache.Result, error) {
+	s := &scripted{get: func(ctx context.Context, w herd.Worker) (*cache.Result, error) {
 		herd.CountCall(ctx, w.Number > 1, w.Round == 2 && w.Number == 1)
-		return cache.Result{Outcome: cache.Filled}, nil
+		return &cache.Result{Outcome: cache.Filled}, nil
 	}}
 	herd.CountCall(t.Context(), true, true) // of no request
 	h := herd.Herd{Strategy: s, Workers: 50, Rounds: 2, Keeper: &keeper{}, Observer: herd.NoObserver{}}

@@ -63,8 +63,8 @@ type Observer interface {
 	// Round is called when all workers are at the barrier (in a stream, before the round's first request); end
 	// after the last of them is back.
 	Round(ctx context.Context, round Round) (inner context.Context, end func(RoundSummary))
-	// Worker is called before a worker's request, and end with its response.
-	Worker(ctx context.Context, worker Worker) (inner context.Context, end func(Response))
+	// Worker is called before a worker's request, and end with its response, which may be read until it returns.
+	Worker(ctx context.Context, worker Worker) (inner context.Context, end func(*Response))
 }
 
 // NoObserver is an Observer that does nothing.
@@ -76,8 +76,8 @@ func (NoObserver) Round(ctx context.Context, _ Round) (context.Context, func(Rou
 }
 
 // Worker implements [Observer].
-func (NoObserver) Worker(ctx context.Context, _ Worker) (context.Context, func(Response)) {
-	return ctx, func(Response) {}
+func (NoObserver) Worker(ctx context.Context, _ Worker) (context.Context, func(*Response)) {
+	return ctx, func(*Response) {}
 }
 
 // Herd is the plan of a run. It is also a [Party]: its own workers.
@@ -114,6 +114,7 @@ func (r Results) keep(response Response) {
 // request is a request on its way.
 type request struct {
 	worker              Worker
+	started             time.Time
 	work                func() (end func(Response)) // begins work of its own
 	redundant, repeated atomic.Int32                // of its backend calls
 }
@@ -194,21 +195,30 @@ func (h *Herd) round(ctx context.Context, round Round, gathered crowds, fold *Fo
 	return spread, err
 }
 
-// ask is one worker's Get. What it came to is left in response, as many stacks are held at a time, and are the smaller for it.
-func (r *request) ask(ctx context.Context, o Observer, s cache.Strategy, key string, about Results, started time.Time, response *Response) {
-	ctx, end := o.Worker(context.WithValue(ctx, requestKey{}, r), r.worker)
-	response.Result, response.Err = s.Get(ctx, key)
-	r.answered(response, started)
-	if about.Answered != nil && response.Err == nil {
-		response.Answered = about.Answered(response.Value)
+// question is what all workers ask.
+type question struct {
+	observer Observer
+	strategy cache.Strategy
+	key      string
+	about    Results
+}
+
+// ask is one worker's Get. What it came to is left in response: the stacks of a herd hold none, see [cache.Flights].
+func (r *request) ask(ctx context.Context, q *question, response *Response) {
+	ctx, end := q.observer.Worker(context.WithValue(ctx, requestKey{}, r), r.worker)
+	result, err := q.strategy.Get(ctx, q.key)
+	r.answered(response, result, err)
+	if q.about.Answered != nil && err == nil {
+		response.Answered = q.about.Answered(response.Value)
 	}
-	end(*response)
+	end(response)
 }
 
 // answered completes the response to the request, which has come now.
-func (r *request) answered(response *Response, started time.Time) {
+func (r *request) answered(response *Response, result *cache.Result, err error) {
+	response.Result, response.Err = *result, err
 	response.At = time.Now()
-	response.Elapsed = response.At.Sub(started)
+	response.Elapsed = response.At.Sub(r.started)
 	response.Worker = r.worker
 	response.Redundant, response.Repeated = int(r.redundant.Load()), int(r.repeated.Load())
 }

@@ -14,13 +14,13 @@ import (
 
 // scripted is a strategy that answers by a function, and counts.
 type scripted struct {
-	get func(ctx context.Context, w herd.Worker) (cache.Result, error)
+	get func(ctx context.Context, w herd.Worker) (*cache.Result, error)
 
 	mu       sync.Mutex
 	requests []herd.Worker
 }
 
-func (s *scripted) Get(ctx context.Context, _ string) (cache.Result, error) {
+func (s *scripted) Get(ctx context.Context, _ string) (*cache.Result, error) {
 	w := herd.WorkerFrom(ctx)
 	s.mu.Lock()
 	s.requests = append(s.requests, w)
@@ -49,14 +49,14 @@ func (k *keeper) AwaitExpiry(context.Context, string) error {
 func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Worker 1 fills after 100 ms, the others wait: worker n has the value n ms after the fill.
-		s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+		s := &scripted{get: func(_ context.Context, w herd.Worker) (*cache.Result, error) {
 			time.Sleep(100 * time.Millisecond)
 			if w.Number == 1 {
-				return cache.Result{Outcome: cache.Filled, Loaded: time.Now(), Counts: cache.Counts{
+				return &cache.Result{Outcome: cache.Filled, Loaded: time.Now(), Counts: cache.Counts{
 					Misses: 2, Acquired: 1, Released: 1, BackendCalls: 1, SetsAbsent: 1}}, nil
 			}
 			time.Sleep(time.Duration(w.Number) * time.Millisecond)
-			return cache.Result{Outcome: cache.Waited, Counts: cache.Counts{Misses: 1, Hits: 1, Polls: 1, Held: 1}}, nil
+			return &cache.Result{Outcome: cache.Waited, Counts: cache.Counts{Misses: 1, Hits: 1, Polls: 1, Held: 1}}, nil
 		}}
 		h := herd.Herd{Strategy: s, Workers: 100, Rounds: 3, Keeper: &keeper{wait: time.Second}, Observer: herd.NoObserver{}}
 		l, err := h.Run(t.Context())
@@ -99,12 +99,12 @@ func TestEachWorkerAsksOncePerRoundAndTheLedgerAddsUp(t *testing.T) {
 }
 
 func TestOnlyASetThatFoundTheKeyAbsentEndsAnExpiryCycle(t *testing.T) {
-	s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+	s := &scripted{get: func(_ context.Context, w herd.Worker) (*cache.Result, error) {
 		sets := cache.Counts{SetsReplaced: 1}
 		if w.Number == 1 {
 			sets = cache.Counts{SetsAbsent: 1}
 		}
-		return cache.Result{Outcome: cache.Filled, Counts: sets}, nil
+		return &cache.Result{Outcome: cache.Filled, Counts: sets}, nil
 	}}
 	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 2, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 	if l, err := h.Run(t.Context()); err != nil || l.Expiries != 2 || l.SetsReplaced != 18 {
@@ -117,10 +117,10 @@ func TestNobodyStartsBeforeTheBarrierOpens(t *testing.T) {
 	var inside sync.WaitGroup
 	inside.Add(workers)
 	// Each request ends only when all have begun: with fewer than all at once this would never end.
-	s := &scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
+	s := &scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
 		inside.Done()
 		inside.Wait()
-		return cache.Result{Outcome: cache.Hit}, nil
+		return &cache.Result{Outcome: cache.Hit}, nil
 	}}
 	h := herd.Herd{Strategy: s, Workers: workers, Rounds: 1, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 	if l, err := h.Run(t.Context()); err != nil || l.Outcomes[cache.Hit] != workers {
@@ -130,11 +130,11 @@ func TestNobodyStartsBeforeTheBarrierOpens(t *testing.T) {
 
 func TestFailedRequestsAreCountedAndEndNoRun(t *testing.T) {
 	down := errors.New("down")
-	s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+	s := &scripted{get: func(_ context.Context, w herd.Worker) (*cache.Result, error) {
 		if w.Number%2 == 0 {
-			return cache.Result{Outcome: cache.Failed}, down
+			return &cache.Result{Outcome: cache.Failed}, down
 		}
-		return cache.Result{Outcome: cache.Hit}, nil
+		return &cache.Result{Outcome: cache.Hit}, nil
 	}}
 	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 2, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 	l, err := h.Run(t.Context())
@@ -144,8 +144,8 @@ func TestFailedRequestsAreCountedAndEndNoRun(t *testing.T) {
 }
 
 func TestAnOutageBetweenRoundsEndsTheRunWithWhatThereIs(t *testing.T) {
-	s := &scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
-		return cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
+	s := &scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
+		return &cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
 	}}
 	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 5, Keeper: &keeper{failIn: 3}, Observer: herd.NoObserver{}}
 	l, err := h.Run(t.Context())
@@ -156,12 +156,12 @@ func TestAnOutageBetweenRoundsEndsTheRunWithWhatThereIs(t *testing.T) {
 
 func TestACancelledRunKeepsTheRoundItWasIn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &scripted{get: func(ctx context.Context, w herd.Worker) (cache.Result, error) {
+	s := &scripted{get: func(ctx context.Context, w herd.Worker) (*cache.Result, error) {
 		if w.Number == 1 {
 			cancel()
 		}
 		<-ctx.Done()
-		return cache.Result{Outcome: cache.Failed}, ctx.Err()
+		return &cache.Result{Outcome: cache.Failed}, ctx.Err()
 	}}
 	h := herd.Herd{Strategy: s, Workers: 10, Rounds: 5, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 	l, err := h.Run(ctx)

@@ -31,13 +31,13 @@ type missing struct {
 	tenth chan struct{}
 }
 
-func (m *missing) Get(context.Context, string) (cache.Result, error) {
+func (m *missing) Get(context.Context, string) (*cache.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.asked++; m.asked == 10 {
 		close(m.tenth)
 	}
-	r := cache.Result{Outcome: cache.Filled}
+	r := &cache.Result{Outcome: cache.Filled}
 	r.Misses, r.BackendCalls, r.SetsAbsent = 1, 1, 1
 	return r, nil
 }

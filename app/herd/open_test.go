@@ -83,9 +83,9 @@ func TestOpenTrafficAsksWhenItIsDueHoweverSlowTheAnswersAre(t *testing.T) {
 func TestOpenTrafficBeyondItsLimitIsNotSentAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := stream(&scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
+		s := stream(&scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
 			<-release
-			return cache.Result{Outcome: cache.Hit}, nil
+			return &cache.Result{Outcome: cache.Hit}, nil
 		}}, herd.NoObserver{})
 		s.Rate = 20_000
 		go func() {

@@ -41,15 +41,17 @@ type crowd struct {
 func (h *Herd) Gather(_ context.Context, round Round) (Gathered, error) {
 	c := &crowd{Herd: h, barrier: make(chan struct{}), responses: make([]Response, h.Workers)}
 	var ready sync.WaitGroup
+	q := &question{h.Observer, h.Strategy, h.Key, h.Results}
 	first := max(0, h.Process-1) * h.Workers // each process has as many
 	ready.Add(h.Workers)
 	for i := range c.responses {
+		r := &request{worker: Worker{Round: round.Number, Number: first + i + 1, Process: h.Process}, work: c.work}
 		c.back.Go(func() {
 			ready.Done()
 			<-c.barrier
 			if c.ctx != nil {
-				r := &request{worker: Worker{Round: round.Number, Number: first + i + 1, Process: h.Process}, work: c.work}
-				r.ask(c.ctx, h.Observer, h.Strategy, h.Key, h.Results, c.released, &c.responses[i])
+				r.started = c.released
+				r.ask(c.ctx, q, &c.responses[i])
 			}
 		})
 	}

@@ -125,11 +125,11 @@ func TestWorkersAreNumberedThroughAllProcesses(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[int]int{} // the process, by the worker
 	for number := range 3 {
-		s := &scripted{get: func(_ context.Context, w herd.Worker) (cache.Result, error) {
+		s := &scripted{get: func(_ context.Context, w herd.Worker) (*cache.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[w.Number] = w.Process
-			return cache.Result{Outcome: cache.Hit}, nil
+			return &cache.Result{Outcome: cache.Hit}, nil
 		}}
 		h := herd.Herd{Strategy: s, Workers: 4, Process: number + 1, Observer: herd.NoObserver{}}
 		crowd, err := h.Gather(t.Context(), herd.Round{Number: 1, Workers: 12, Processes: 3})
@@ -153,11 +153,11 @@ func TestOpenTrafficIsDividedAmongProcesses(t *testing.T) {
 			var mu sync.Mutex
 			streams := &herd.Streams{Workers: 4 * processes}
 			for number := range processes {
-				s := &scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
+				s := &scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					offsets = append(offsets, time.Since(began))
-					return cache.Result{Outcome: cache.Hit}, nil
+					return &cache.Result{Outcome: cache.Hit}, nil
 				}}
 				streams.Sources = append(streams.Sources, local{&herd.Stream{Strategy: s, Workers: 4, Rate: 100, Seed: 7, Process: number + 1, Processes: processes,
 					Observer: herd.NoObserver{}}})

@@ -150,9 +150,9 @@ func (s *Stream) finish(elapsed time.Duration) Phase {
 func (s *Stream) request(ctx context.Context, number int, due time.Time) {
 	c := s.join(ctx)
 	number += max(0, s.Process-1) * s.Workers
-	r := &request{worker: Worker{Round: c.Number, Number: number, Process: s.Process}, work: s.work(c)}
+	r := &request{worker: Worker{Round: c.Number, Number: number, Process: s.Process}, work: s.work(c), started: due}
 	var response Response
-	r.ask(c.ctx, s.Observer, s.Strategy, s.Key, s.Results, due, &response)
+	r.ask(c.ctx, &question{s.Observer, s.Strategy, s.Key, s.Results}, &response)
 	s.leave(c, response)
 }
 

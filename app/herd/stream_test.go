@@ -43,7 +43,7 @@ func (r *recorder) Round(ctx context.Context, round herd.Round) (context.Context
 	}
 }
 
-func (r *recorder) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
+func (r *recorder) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(*herd.Response)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, open := r.open[worker.Round]; !open || ctx.Value(roundKey{}) != worker.Round {
@@ -51,7 +51,7 @@ func (r *recorder) Worker(ctx context.Context, worker herd.Worker) (context.Cont
 	}
 	r.open[worker.Round]++
 	r.starts[worker.Number] = append(r.starts[worker.Number], time.Now())
-	return ctx, func(herd.Response) {
+	return ctx, func(*herd.Response) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.open[worker.Round]--
@@ -146,9 +146,9 @@ func TestAStreamOfBrokenShowsAHerdInEachRound(t *testing.T) {
 
 // always answers after d.
 func always(d time.Duration) *scripted {
-	return &scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
+	return &scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
 		time.Sleep(d)
-		return cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
+		return &cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
 	}}
 }
 
@@ -196,7 +196,7 @@ func TestStreamsInTurnNeverMeet(t *testing.T) {
 		var mu sync.Mutex
 		inFlight := [2]int{}
 		of := func(i int) *herd.Stream {
-			return stream(&scripted{get: func(context.Context, herd.Worker) (cache.Result, error) {
+			return stream(&scripted{get: func(context.Context, herd.Worker) (*cache.Result, error) {
 				mu.Lock()
 				inFlight[i]++
 				if inFlight[1-i] > 0 {
@@ -207,7 +207,7 @@ func TestStreamsInTurnNeverMeet(t *testing.T) {
 				mu.Lock()
 				inFlight[i]--
 				mu.Unlock()
-				return cache.Result{Outcome: cache.Hit}, nil
+				return &cache.Result{Outcome: cache.Hit}, nil
 			}}, herd.NoObserver{})
 		}
 		streams := []*herd.Stream{of(0), of(1)}
@@ -249,9 +249,9 @@ func TestAnInterruptedStreamAnswersWhoAskedAndEnds(t *testing.T) {
 
 func TestAStreamsPatienceHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := stream(&scripted{get: func(ctx context.Context, _ herd.Worker) (cache.Result, error) {
+		s := stream(&scripted{get: func(ctx context.Context, _ herd.Worker) (*cache.Result, error) {
 			<-ctx.Done()
-			return cache.Result{Outcome: cache.Failed}, context.Cause(ctx)
+			return &cache.Result{Outcome: cache.Failed}, context.Cause(ctx)
 		}}, herd.NoObserver{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

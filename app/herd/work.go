@@ -20,24 +20,24 @@ const (
 )
 
 // Refresh implements [cache.Probe].
-func (Probe) Refresh(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
+func (Probe) Refresh(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
 	return begin(ctx, Refresh)
 }
 
 // Flight implements [cache.Probe].
-func (Probe) Flight(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
+func (Probe) Flight(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
 	return begin(ctx, Flight)
 }
 
-func begin(ctx context.Context, kind Work) (context.Context, func(cache.Result, error)) {
+func begin(ctx context.Context, kind Work) (context.Context, func(*cache.Result, error)) {
 	by, ok := ctx.Value(requestKey{}).(*request)
 	if !ok {
-		return ctx, func(cache.Result, error) {}
+		return ctx, func(*cache.Result, error) {}
 	}
-	r, started, end := &request{worker: by.worker, work: by.work}, time.Now(), by.work()
-	return context.WithValue(ctx, requestKey{}, r), func(result cache.Result, err error) {
-		response := Response{Result: result, Err: err, Work: kind}
-		r.answered(&response, started)
+	r, end := &request{worker: by.worker, work: by.work, started: time.Now()}, by.work()
+	return context.WithValue(ctx, requestKey{}, r), func(result *cache.Result, err error) {
+		response := Response{Work: kind}
+		r.answered(&response, result, err)
 		end(response)
 	}
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // refreshing begins a refresh of 5 s with each request of worker 1. Its backend call is repeated.
-var refreshing = &scripted{get: func(ctx context.Context, w herd.Worker) (cache.Result, error) {
+var refreshing = &scripted{get: func(ctx context.Context, w herd.Worker) (*cache.Result, error) {
 	if w.Number == 1 {
 		ctx, end := herd.Probe{}.Refresh(context.WithoutCancel(ctx), "key")
 		go func() {
 			time.Sleep(5 * time.Second)
 			herd.CountCall(ctx, false, true)
-			end(cache.Result{Outcome: cache.Filled, Counts: cache.Counts{BackendCalls: 1, SetsReplaced: 1}, Sent: cache.Sent{StoreAndUnlock: 1}}, nil)
+			end(&cache.Result{Outcome: cache.Filled, Counts: cache.Counts{BackendCalls: 1, SetsReplaced: 1}, Sent: cache.Sent{StoreAndUnlock: 1}}, nil)
 		}()
 	}
-	return cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
+	return &cache.Result{Outcome: cache.Hit, Counts: cache.Counts{Hits: 1}}, nil
 }}
 
 // checkWorks holds the ledger against n requests, w of which began a refresh.

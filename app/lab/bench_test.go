@@ -120,7 +120,7 @@ func BenchmarkTelemetry(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			end(herd.Response{Result: result})
+			end(&herd.Response{Result: *result})
 		}
 		if flush != nil {
 			flush()
@@ -204,7 +204,7 @@ func BenchmarkSpan(b *testing.B) {
 		for b.Loop() {
 			once(ctx, store, observer)
 		}
-		end2(herd.Response{Result: cache.Result{Outcome: cache.Hit}})
+		end2(&herd.Response{Result: cache.Result{Outcome: cache.Hit}})
 		end(herd.RoundSummary{})
 		_ = t.Shutdown(context.Background())
 		b.ReportMetric(float64((cpu(b)-began).Nanoseconds())/1000/float64(b.N), "cpu-us/op")
@@ -222,7 +222,7 @@ func BenchmarkSpan(b *testing.B) {
 	b.Run("worker", func(b *testing.B) {
 		measure(b, func(ctx context.Context, _ cache.Store, observer herd.Observer) {
 			_, end := observer.Worker(ctx, herd.Worker{Round: 1, Number: 1})
-			end(herd.Response{Result: cache.Result{Outcome: cache.Hit}})
+			end(&herd.Response{Result: cache.Result{Outcome: cache.Hit}})
 		})
 	})
 }

@@ -60,7 +60,7 @@ func (o seenObserver) Round(ctx context.Context, round herd.Round) (context.Cont
 	}
 }
 
-func (o seenObserver) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
+func (o seenObserver) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(*herd.Response)) {
 	o.seen.mu.Lock()
 	defer o.seen.mu.Unlock()
 	o.seen.workers++

@@ -79,7 +79,7 @@ func TestSpansThatFailSayOfWhichKindTheErrorIs(t *testing.T) {
 				}
 				ctx, end := w.Observer(herd.NoObserver{}).Worker(ctx, herd.Worker{Number: 1, Round: 1})
 				result, err := strategy.Get(ctx, "key")
-				end(herd.Response{Result: result, Err: err})
+				end(&herd.Response{Result: *result, Err: err})
 
 				got := map[string]string{}
 				for _, s := range w.spans.Ended() {

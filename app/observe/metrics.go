@@ -233,7 +233,7 @@ func (m *instruments) happened(ctx context.Context, steps cache.Counts) {
 
 // response counts a request that is over, and those of its steps that only it knows of. The context holds its span, which
 // becomes the exemplar. A value that it was served is overdue when it is older than the TTL.
-func (m *instruments) response(ctx context.Context, r herd.Response, ttl time.Duration) {
+func (m *instruments) response(ctx context.Context, r *herd.Response, ttl time.Duration) {
 	m.rest(ctx, r.Counts)
 	m.requests[r.Outcome].add(1)
 	m.requestDuration.Record(ctx, r.Elapsed.Seconds(), m.outcome[r.Outcome])
@@ -241,7 +241,7 @@ func (m *instruments) response(ctx context.Context, r herd.Response, ttl time.Du
 }
 
 // served counts how overdue the value was that the request was served.
-func (m *instruments) served(ctx context.Context, r herd.Response, ttl time.Duration) {
+func (m *instruments) served(ctx context.Context, r *herd.Response, ttl time.Duration) {
 	if age, known := r.Age(); known {
 		m.overdue.Record(ctx, max(0, age-ttl).Seconds(), m.mode)
 	}

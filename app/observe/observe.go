@@ -153,7 +153,7 @@ func (b *Bridge) startRoots(ctx context.Context, round herd.Round) roots {
 	return all
 }
 
-func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(herd.Response)) {
+func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Context, func(*herd.Response)) {
 	ctx, end := o.next.Worker(ctx, worker)
 	if root := rootOf(ctx); root != nil {
 		ctx = trace.ContextWithSpan(ctx, root)
@@ -165,8 +165,8 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 	}
 	ctx, span := o.tracer.Start(ctx, telemetry.SpanWorker, trace.WithAttributes(about...))
 	ctx = o.metrics.request(ctx)
-	return ctx, func(r herd.Response) {
-		became := outcome(r.Result)
+	return ctx, func(r *herd.Response) {
+		became := outcome(&r.Result)
 		if r.Rechecked > 0 && r.Misses == 0 {
 			became = append(became, telemetry.Overtaken.Bool(true))
 		}
@@ -180,7 +180,7 @@ func (o observer) Worker(ctx context.Context, worker herd.Worker) (context.Conte
 
 // outcome is what a request came to. It makes the winner findable: spans are shown in the order in which they began, and it
 // need not be the first.
-func outcome(r cache.Result) []attribute.KeyValue {
+func outcome(r *cache.Result) []attribute.KeyValue {
 	became := []attribute.KeyValue{telemetry.Outcome.String(string(r.Outcome))}
 	if r.Acquired > 0 && r.BackendCalls > 0 {
 		became = append(became, telemetry.Winner.Bool(true))
@@ -327,12 +327,12 @@ type (
 	}
 )
 
-func (p probe) Miss(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Miss(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	ctx, end := p.next.Miss(ctx, key)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanMiss)
 	p.metrics.misses.add(1)
 	m := &missing{span: span}
-	return context.WithValue(ctx, missKey{}, m), func(r cache.Result, err error) {
+	return context.WithValue(ctx, missKey{}, m), func(r *cache.Result, err error) {
 		became := outcome(r)
 		if waiters := p.takeWaiters(m); r.Acquired > 0 || waiters > 0 {
 			became = append(became, telemetry.Waiters.Int(waiters))
@@ -353,23 +353,23 @@ func (p probe) Wake(ctx context.Context, by cache.Wake) {
 	p.metrics.happened(ctx, cache.WokenBy(by))
 }
 
-func (p probe) Flight(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Flight(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	ctx, end := p.next.Flight(ctx, key)
 	ctx = p.metrics.request(ctx)
-	return ctx, func(r cache.Result, err error) {
+	return ctx, func(r *cache.Result, err error) {
 		p.metrics.rest(ctx, r.Counts)
 		end(r, err)
 	}
 }
 
-func (p probe) Join(ctx, miss context.Context) (context.Context, func(cache.Result, error)) {
+func (p probe) Join(ctx, miss context.Context) (context.Context, func(*cache.Result, error)) {
 	ctx, end := p.next.Join(ctx, miss)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
 	p.joins(span, miss)
 	return ctx, p.waited(ctx, span, end)
 }
 
-func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(cache.Result, error)) {
+func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(*cache.Result, error)) {
 	ctx, end := p.next.Wait(ctx, holder)
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanWait)
 	w := &waiting{span: span}
@@ -378,8 +378,8 @@ func (p probe) Wait(ctx context.Context, holder string) (context.Context, func(c
 }
 
 // waited ends the span of a wait.
-func (p probe) waited(ctx context.Context, span trace.Span, end func(cache.Result, error)) func(cache.Result, error) {
-	return func(r cache.Result, err error) {
+func (p probe) waited(ctx context.Context, span trace.Span, end func(*cache.Result, error)) func(*cache.Result, error) {
+	return func(r *cache.Result, err error) {
 		span.SetAttributes(telemetry.Polls.Int(r.Polls), telemetry.Waited.Float64(milliseconds(r.Waited)))
 		fail(ctx, span, err, r.Errors.Load)
 		span.End()

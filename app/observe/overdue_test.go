@@ -22,7 +22,7 @@ func TestWhatIsBeyondTheTTLIsRecordedOfEachValueOfKnownAge(t *testing.T) {
 	now := time.Now()
 	for _, answered := range []time.Time{now.Add(-time.Second), now.Add(-2900 * time.Millisecond), now.Add(-3250 * time.Millisecond), {}} {
 		_, end := w.Observer(herd.NoObserver{}).Worker(ctx, herd.Worker{Round: 1, Number: 1})
-		end(herd.Response{Result: cache.Result{Outcome: cache.Hit}, At: now, Answered: answered})
+		end(&herd.Response{Result: cache.Result{Outcome: cache.Hit}, At: now, Answered: answered})
 	}
 	endRound(herd.RoundSummary{})
 

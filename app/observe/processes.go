@@ -63,5 +63,5 @@ func (b *Bridge) Under(ctx context.Context, workers int, traceparents []string) 
 // Served counts how overdue the value was that a request of another process was served: when it was made, only this process
 // knows.
 func (b *Bridge) Served(ctx context.Context, r herd.Response) {
-	b.metrics.served(ctx, r, b.TTL)
+	b.metrics.served(ctx, &r, b.TTL)
 }

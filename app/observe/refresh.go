@@ -10,7 +10,7 @@ import (
 )
 
 // Refresh is a span of the round, as it goes on when the worker's is over, and linked to that. It counts its own steps.
-func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(cache.Result, error)) {
+func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(*cache.Result, error)) {
 	ctx, end := p.next.Refresh(ctx, key)
 	worker := trace.SpanFromContext(ctx).SpanContext()
 	if root := rootOf(ctx); root != nil {
@@ -23,7 +23,7 @@ func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(c
 	}
 	ctx, span := p.tracer.Start(ctx, telemetry.SpanRefresh, options...)
 	ctx = p.metrics.request(ctx)
-	return ctx, func(r cache.Result, err error) {
+	return ctx, func(r *cache.Result, err error) {
 		result := refreshResult(r, err)
 		span.SetAttributes(telemetry.Result.String(result), telemetry.Overtaken.Bool(r.Rechecked > 0))
 		fail(ctx, span, err, r.Errors.Load)
@@ -36,7 +36,7 @@ func (p probe) Refresh(ctx context.Context, key string) (context.Context, func(c
 
 // refreshResult is what a refresh came to: refused is one that stored nothing, as a newer value was there, or the store would
 // not.
-func refreshResult(r cache.Result, err error) string {
+func refreshResult(r *cache.Result, err error) string {
 	switch {
 	case err != nil:
 		return resultFailed

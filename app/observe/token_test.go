@@ -28,7 +28,7 @@ func TestWaitersAreCountedWhileTheirWinnerIsOnItsWayAndForgottenAfterIt(t *testi
 	}
 	wait := func(holder string) {
 		_, end := probe.Wait(t.Context(), holder)
-		end(cache.Result{}, nil)
+		end(&cache.Result{}, nil)
 	}
 
 	winner, winnerEnds := probe.Miss(t.Context(), "key")
@@ -45,10 +45,10 @@ func TestWaitersAreCountedWhileTheirWinnerIsOnItsWayAndForgottenAfterIt(t *testi
 	wait("the token of another process")
 	kept("with another process's token found", 2)
 
-	winnerEnds(cache.Result{Counts: cache.Counts{Acquired: 1}}, nil)
+	winnerEnds(&cache.Result{Counts: cache.Counts{Acquired: 1}}, nil)
 	kept("after the fill", 1)
 	wait(token) // a late one: its reply was on its way
 	kept("with the token found late", 1)
-	loserEnds(cache.Result{Counts: cache.Counts{Held: 2}}, nil)
+	loserEnds(&cache.Result{Counts: cache.Counts{Held: 2}}, nil)
 	kept("in the end", 0)
 }

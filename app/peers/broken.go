@@ -6,7 +6,7 @@ import (
 	"cachelab/app/cache"
 )
 
-func useBroken(ctx context.Context, s setting) (get, error) {
+func useBroken(ctx context.Context, s setting) (cache.Strategy, error) {
 	aside, _, err := s.aside(ctx)
-	return values(&cache.Broken{Aside: aside}), err
+	return &cache.Broken{Aside: aside}, err
 }

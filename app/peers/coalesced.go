@@ -6,7 +6,7 @@ import (
 	"cachelab/app/cache"
 )
 
-func useCoalesced(ctx context.Context, s setting) (get, error) {
+func useCoalesced(ctx context.Context, s setting) (cache.Strategy, error) {
 	aside, _, err := s.aside(ctx)
-	return values(&cache.Coalesced{Aside: aside, Limit: waitTimeout}), err
+	return &cache.Coalesced{Aside: aside, Limit: waitTimeout}, err
 }

@@ -6,7 +6,7 @@ import (
 	"cachelab/app/cache"
 )
 
-func useFixed(ctx context.Context, s setting) (get, error) {
+func useFixed(ctx context.Context, s setting) (cache.Strategy, error) {
 	aside, _, err := s.aside(ctx)
-	return values(&cache.Fixed{Aside: aside, Lock: fillLock(), WaitTimeout: waitTimeout}), err
+	return &cache.Fixed{Aside: aside, Lock: fillLock(), WaitTimeout: waitTimeout}, err
 }

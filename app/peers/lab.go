@@ -29,11 +29,3 @@ func fillLock() cache.FillLock { return cache.FillLock{TTL: lockTTL, NewToken: c
 type loader get
 
 func (l loader) Load(ctx context.Context, key string) (string, error) { return l(ctx, key) }
-
-// values are a strategy's.
-func values(s cache.Strategy) get {
-	return func(ctx context.Context, key string) (string, error) {
-		result, err := s.Get(ctx, key)
-		return result.Value, err
-	}
-}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"cachelab/app/cache"
 )
 
 // peer is one way to protect a backend from a herd, used as its documentation says. The file of its name holds its use.
@@ -15,11 +17,22 @@ type peer struct {
 	name   string
 	module string // of the library, whose version is printed; "" for the lab's own code
 	what   string
-	open   func(ctx context.Context, s setting) (get, error)
+	open   func(ctx context.Context, s setting) (cache.Strategy, error)
 }
 
 // get answers a request for key, from the cache or from the backend.
 type get func(ctx context.Context, key string) (string, error)
+
+// Get implements cache.Strategy. What it took, only Redis and the backend know.
+func (g get) Get(ctx context.Context, key string) (*cache.Result, error) {
+	value, err := g(ctx, key)
+	return &cache.Result{Value: value}, err
+}
+
+// library opens what is used by a function.
+func library(use func(context.Context, setting) (get, error)) func(context.Context, setting) (cache.Strategy, error) {
+	return func(ctx context.Context, s setting) (cache.Strategy, error) { return use(ctx, s) }
+}
 
 // setting is what each peer is given.
 type setting struct {
@@ -41,15 +54,15 @@ const (
 func peers() []peer {
 	return []peer{
 		{"broken", "", "the lab's, and nobody's protection", useBroken},
-		{"singleflight", "golang.org/x/sync", "one fill a process", useSingleflight},
-		{"gocache", "github.com/eko/gocache/lib/v4", "loadable: one fill a process, stored in the background", useGocache},
-		{"goredis-cache", "github.com/go-redis/cache/v9", "Once: one flight a process", useGoRedisCache},
-		{"sturdyc", "github.com/viccon/sturdyc", "one flight a process, in memory, on a distributed store", useSturdyc},
+		{"singleflight", "golang.org/x/sync", "one fill a process", library(useSingleflight)},
+		{"gocache", "github.com/eko/gocache/lib/v4", "loadable: one fill a process, stored in the background", library(useGocache)},
+		{"goredis-cache", "github.com/go-redis/cache/v9", "Once: one flight a process", library(useGoRedisCache)},
+		{"sturdyc", "github.com/viccon/sturdyc", "one flight a process, in memory, on a distributed store", library(useSturdyc)},
 		{"coalesced", "", "the lab's: one flight a process", useCoalesced},
-		{"redislock", "github.com/bsm/redislock", "a lock with retries, and a second look under it", useRedislock},
-		{"redsync", "github.com/go-redsync/redsync/v4", "a lock with retries, and a second look under it", useRedsync},
+		{"redislock", "github.com/bsm/redislock", "a lock with retries, and a second look under it", library(useRedislock)},
+		{"redsync", "github.com/go-redsync/redsync/v4", "a lock with retries, and a second look under it", library(useRedsync)},
 		{"fixed", "", "the lab's: a lock, and who waits polls the value", useFixed},
-		{"rueidisaside", "github.com/redis/rueidis/rueidisaside", "a lock in the key, and invalidations wake who waits", useRueidisaside},
+		{"rueidisaside", "github.com/redis/rueidis/rueidisaside", "a lock in the key, and invalidations wake who waits", library(useRueidisaside)},
 		{"woken", "", "the lab's: one flight a process, a lock, and a message wakes who waits", useWoken},
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"cachelab/app/cache"
 )
 
-func useWoken(ctx context.Context, s setting) (get, error) {
+func useWoken(ctx context.Context, s setting) (cache.Strategy, error) {
 	aside, redis, err := s.aside(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return values(&cache.Woken{Aside: aside, Listener: redis.NewListener(), Lock: fillLock(), WaitTimeout: waitTimeout}), nil
+	return &cache.Woken{Aside: aside, Listener: redis.NewListener(), Lock: fillLock(), WaitTimeout: waitTimeout}, nil
 }

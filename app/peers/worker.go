@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"cachelab/app/backend"
-	"cachelab/app/cache"
 	"cachelab/app/herd"
 	"cachelab/app/redisstore"
 )
@@ -74,25 +73,16 @@ func work(ctx context.Context, in io.Reader, out io.Writer) error {
 			return w.backend.Load(ctx, key)
 		}
 	}
-	ask, err := which[0].open(ctx, setting{redis: j.Redis, workers: j.Workers, ttl: j.TTL, load: load})
+	strategy, err := which[0].open(ctx, setting{redis: j.Redis, workers: j.Workers, ttl: j.TTL, load: load})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", j.Peer, err)
 	}
-	h := herd.Herd{Strategy: strategy(ask), Key: key, Workers: j.Workers, Rounds: j.Rounds, Keeper: w, Observer: herd.NoObserver{},
+	h := herd.Herd{Strategy: strategy, Key: key, Workers: j.Workers, Rounds: j.Rounds, Keeper: w, Observer: herd.NoObserver{},
 		Results: herd.Results{TTL: j.TTL, Keep: w.keep}}
 	if _, err := h.Run(ctx); err != nil {
 		return err
 	}
 	return w.tell()
-}
-
-// strategy makes a peer's Get the herd's.
-type strategy get
-
-// Get implements cache.Strategy. What it took, only Redis and the backend know.
-func (s strategy) Get(ctx context.Context, key string) (cache.Result, error) {
-	value, err := s(ctx, key)
-	return cache.Result{Value: value}, err
 }
 
 type worker struct {

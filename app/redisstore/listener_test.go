@@ -132,8 +132,8 @@ type works struct {
 	sent cache.Sent
 }
 
-func (w *works) Flight(ctx context.Context, _ string) (context.Context, func(cache.Result, error)) {
-	return ctx, func(r cache.Result, _ error) {
+func (w *works) Flight(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
+	return ctx, func(r *cache.Result, _ error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.sum.Add(r.Counts)

@@ -135,7 +135,7 @@ func (o viewer) Round(ctx context.Context, r herd.Round) (context.Context, func(
 	}
 }
 
-func (o viewer) Worker(ctx context.Context, w herd.Worker) (context.Context, func(herd.Response)) {
+func (o viewer) Worker(ctx context.Context, w herd.Worker) (context.Context, func(*herd.Response)) {
 	v := o.view
 	inner, end := o.Observer.Worker(ctx, w)
 	v.mu.Lock()
@@ -144,11 +144,11 @@ func (o viewer) Worker(ctx context.Context, w herd.Worker) (context.Context, fun
 		return inner, end
 	}
 	v.round.begin(w)
-	return inner, func(r herd.Response) {
+	return inner, func(r *herd.Response) {
 		end(r)
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.round.answer(r)
+		v.round.answer(*r)
 		v.changes++
 	}
 }

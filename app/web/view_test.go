@@ -111,7 +111,7 @@ func bars(t *testing.T, p picture, worker int) string {
 func round(v *web.View, number, workers int) (tell func(int, events.Event), answer func(int, cache.Outcome), end func(herd.Sum)) {
 	o := v.Observe(herd.NoObserver{})
 	_, over := o.Round(context.Background(), herd.Round{Number: number, Workers: workers})
-	answers := map[int]func(herd.Response){}
+	answers := map[int]func(*herd.Response){}
 	for n := 1; n <= workers; n++ {
 		_, answers[n] = o.Worker(context.Background(), herd.Worker{Round: number, Number: n})
 	}
@@ -120,7 +120,7 @@ func round(v *web.View, number, workers int) (tell func(int, events.Event), answ
 		v.Tell(e)
 	}
 	answer = func(worker int, outcome cache.Outcome) {
-		answers[worker](herd.Response{Worker: herd.Worker{Round: number, Number: worker}, Result: cache.Result{Outcome: outcome}, At: time.Now()})
+		answers[worker](&herd.Response{Worker: herd.Worker{Round: number, Number: worker}, Result: cache.Result{Outcome: outcome}, At: time.Now()})
 	}
 	return tell, answer, func(s herd.Sum) {
 		over(herd.RoundSummary{Round: herd.Round{Number: number, Workers: workers}, Sum: s})

@@ -85,7 +85,7 @@ func TestBlindRecheckHidesHitsAndTells(t *testing.T) {
 		hidden := 0
 		store := cachetest.BlindRecheck{Store: cachetest.HoldBeforeLock(cachetest.NewStore(), 1), Hidden: func(context.Context) { hidden++ }}
 		loader := &cachetest.Loader{Answer: cachetest.Takes(time.Second, "9.99")}
-		results := make(chan cache.Result, 2)
+		results := make(chan *cache.Result, 2)
 		for range 2 {
 			go func() {
 				fixed := &cache.Fixed{

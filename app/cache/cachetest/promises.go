@@ -69,7 +69,7 @@ func ask(ctx context.Context, instances []cache.Strategy, callers int) []answere
 	for i := range answers {
 		wg.Go(func() {
 			result, err := instances[i%len(instances)].Get(ctx, promiseKey)
-			answers[i] = answered{result, err, time.Since(started)}
+			answers[i] = answered{*result, err, time.Since(started)}
 		})
 	}
 	wg.Wait()
