@@ -19,7 +19,7 @@ func woken(s cache.Store, ear cache.Listener, l cache.Loader, p cache.Probe) *ca
 	return w
 }
 
-// processes sends callers to each of n instances at the same instant, and waits for the flights.
+// processes sends callers to each of n instances at the same instant.
 func processes(t *testing.T, n, callers int, one func() *cache.Woken) []answer {
 	t.Helper()
 	var mu sync.Mutex
@@ -35,11 +35,12 @@ func processes(t *testing.T, n, callers int, one func() *cache.Woken) []answer {
 		})
 	}
 	wg.Wait()
-	synctest.Wait() // a flight rings when its callers have their answers
 	return all
 }
 
+// sum is of all works, of which some end after their answer.
 func (p *workProbe) sum() (c cache.Counts) {
+	synctest.Wait()
 	for _, w := range p.works {
 		c.Add(w.Counts)
 	}

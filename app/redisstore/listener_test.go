@@ -127,13 +127,17 @@ type fleet struct {
 // works keeps what flights did.
 type works struct {
 	cache.NoProbe
+	onTheirWay sync.WaitGroup // some end after their answer
+
 	mu   sync.Mutex
 	sum  cache.Counts
 	sent cache.Sent
 }
 
 func (w *works) Flight(ctx context.Context, _ string) (context.Context, func(*cache.Result, error)) {
+	w.onTheirWay.Add(1)
 	return ctx, func(r *cache.Result, _ error) {
+		defer w.onTheirWay.Done()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.sum.Add(r.Counts)
@@ -166,7 +170,9 @@ func (f *fleet) ask(t *testing.T, callers int) (took time.Duration) {
 		}
 	}
 	wg.Wait()
-	return time.Since(started)
+	took = time.Since(started)
+	f.probe.onTheirWay.Wait()
+	return took
 }
 
 func TestAFleetOfWokenMakesOneCall(t *testing.T) {
