@@ -20,8 +20,8 @@ var ErrRefused = errors.New("the store refused the command")
 
 // A Strategy answers requests for cached values.
 type Strategy interface {
-	// Get returns the value of key, from the store or from the backend. The Result tells what it took, also
-	// when the error is not nil, and is the caller's own. Get returns soon after ctx ends, and gives a lock of its own back first. A release that
+	// Get returns the value of key, from the store or from the backend. The Result tells what it took, also when the error is
+	// not nil, and is the caller's own. Get returns soon after ctx ends, and gives a lock of its own back first. A release that
 	// the store refuses, or does not answer in three tries, is counted: that lock may stay until its TTL ends.
 	Get(ctx context.Context, key string) (*Result, error)
 }

@@ -51,8 +51,8 @@ type flyer interface {
 	fly(context.Context, *request) error
 }
 
-// share returns what the flight of key comes to, and starts it if there is none. A herd waits in here. Its stacks hold
-// pointers and no results meanwhile, and so fit into the 2 kB that they begin with: growing them all would cost more than the wait.
+// share returns what the flight of key comes to, and starts it if there is none. A herd waits in here, with pointers and no results
+// on its stacks: so these need no more than the 2 kB that they begin with, and growing them would be the most of what a waiter costs.
 func (f *Flights) share(ctx context.Context, a *Aside, key string, limit time.Duration, work flyer) (*Result, error) {
 	f.mu.Lock()
 	fl, joined := f.byKey[key]
@@ -92,8 +92,8 @@ func (fl *flight) start(ctx context.Context, a *Aside, limit time.Duration, work
 // errNoAnswer is what a flight comes to whose goroutine was ended from within.
 var errNoAnswer = errors.New("the flight ended without an answer")
 
-// land answers the callers, if they have no answer yet: a call after this starts a new flight. What the work still does after it, nobody
-// waits for.
+// land answers the callers, if they have no answer yet: a call after this starts a new flight. Nobody waits for what the work does after
+// it.
 func (fl *flight) land(result *Result, err error) {
 	select {
 	case <-fl.done:

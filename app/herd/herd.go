@@ -203,7 +203,7 @@ type question struct {
 	about    Results
 }
 
-// ask is one worker's Get. What it came to is left in response: the stacks of a herd hold none, see [cache.Flights].
+// ask is one worker's Get. What it came to is left in response: a herd that waits with results on its stacks makes them grow.
 func (r *request) ask(ctx context.Context, q *question, response *Response) {
 	ctx, end := q.observer.Worker(context.WithValue(ctx, requestKey{}, r), r.worker)
 	result, err := q.strategy.Get(ctx, q.key)
