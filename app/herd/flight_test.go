@@ -165,3 +165,29 @@ func TestAStreamOfFlightsHasOneRoundAndOneCallForEachExpiry(t *testing.T) {
 		}
 	})
 }
+
+// slowLock takes the lock after a time.
+type slowLock struct{ cache.Store }
+
+func (s slowLock) Lock(ctx context.Context, key, token string, ttl time.Duration) (string, error) {
+	time.Sleep(200 * time.Millisecond)
+	return s.Store.Lock(ctx, key, token, ttl)
+}
+
+func TestWhoseKeyExpiresBeforeItIsRefreshedHasNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := cachetest.NewStore()
+		if _, _, err := store.Set(t.Context(), "key", "9.99", 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		s := &cache.Early{Fixed: cache.Fixed{
+			Aside: cache.Aside{Store: slowLock{store}, Backend: &cachetest.Loader{Answer: cachetest.Takes(0, "19.99")}, Probe: herd.Probe{}, TTL: time.Minute},
+			Lock:  cache.FillLock{TTL: time.Minute, NewToken: cache.RandomToken}, WaitTimeout: 2 * time.Minute},
+			Beta: 1, Locked: true, Delta: func(string) (time.Duration, bool) { return time.Second, true }, Random: func() float64 { return 0.999 }}
+		h := herd.Herd{Strategy: s, Key: "key", Workers: 1, Rounds: 1, Keeper: &keeper{}, Observer: herd.NoObserver{}}
+		l, err := h.Run(t.Context())
+		if err != nil || l.Missed != 0 || l.Hits != 1 || l.Misses != 1 || l.BackendCalls != 1 || l.SetsAbsent != 1 {
+			t.Errorf("%d missed, %+v, %v", l.Missed, l.Counts, err)
+		}
+	})
+}
