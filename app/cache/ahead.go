@@ -59,6 +59,9 @@ func (r *request) recheck(ctx context.Context) (newer bool, err error) {
 		if !found {
 			r.Value = old
 		}
+		if !found && failed == nil { // it expired meanwhile
+			r.Expired++
+		}
 		newer, err = r.Value != old, failed
 	}
 	if newer {

@@ -177,6 +177,8 @@ type Counts struct {
 	Hits   int // GETs that found a value: first ones, polls and re-checks alike
 	Misses int // GETs that found none
 	Polls  int // GETs of waiters
+	// Expired are those of the misses by which a refresh found, under the lock, that the value it was to replace was gone.
+	Expired int
 
 	Acquired  int // lock attempts that got the lock
 	Held      int // lock attempts that found it held by another
@@ -210,6 +212,7 @@ func (c *Counts) Add(d Counts) {
 	c.Hits += d.Hits
 	c.Misses += d.Misses
 	c.Polls += d.Polls
+	c.Expired += d.Expired
 	c.Acquired += d.Acquired
 	c.Held += d.Held
 	c.Rechecked += d.Rechecked

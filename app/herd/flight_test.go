@@ -186,7 +186,7 @@ func TestWhoseKeyExpiresBeforeItIsRefreshedHasNotMissed(t *testing.T) {
 			Beta: 1, Locked: true, Delta: func(string) (time.Duration, bool) { return time.Second, true }, Random: func() float64 { return 0.999 }}
 		h := herd.Herd{Strategy: s, Key: "key", Workers: 1, Rounds: 1, Keeper: &keeper{}, Observer: herd.NoObserver{}}
 		l, err := h.Run(t.Context())
-		if err != nil || l.Missed != 0 || l.Hits != 1 || l.Misses != 1 || l.BackendCalls != 1 || l.SetsAbsent != 1 {
+		if err != nil || l.Missed != 0 || l.Hits != 1 || l.Misses != 1 || l.Expired != 1 || l.BackendCalls != 1 || l.SetsAbsent != 1 {
 			t.Errorf("%d missed, %+v, %v", l.Missed, l.Counts, err)
 		}
 	})

@@ -72,9 +72,7 @@ func (s *Sum) add(r Response) {
 	} else {
 		one.Works = 1
 	}
-	// The key of who refreshes it may expire between its first GET and that under the lock: a miss, and yet none of the first GET.
-	// A hit without a poll or a re-check that hit is the first GET's.
-	if r.Misses > 0 && r.Work != Refresh && (r.Hits == 0 || r.Polls+r.Rechecked > 0) {
+	if r.Misses > r.Expired {
 		one.Missed = 1
 	}
 	if r.Waited > 0 {

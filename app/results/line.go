@@ -114,9 +114,10 @@ type response struct {
 
 // counts are cache.Counts: the conversion holds that none is missing.
 type counts struct {
-	Hits   int `json:"h,omitempty"`
-	Misses int `json:"m,omitempty"`
-	Polls  int `json:"po,omitempty"`
+	Hits    int `json:"h,omitempty"`
+	Misses  int `json:"m,omitempty"`
+	Polls   int `json:"po,omitempty"`
+	Expired int `json:"ex,omitempty"`
 
 	Acquired  int `json:"aq,omitempty"`
 	Held      int `json:"hd,omitempty"`
